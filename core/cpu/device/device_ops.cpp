@@ -1,4 +1,4 @@
-// The CPU's operations on raw memory that are no kernels of primitives.
+// The CPU's functions that work on raw memory and are not kernels of primitives.
 #include "core/runtime/device_ops.h"
 
 #include <cstring>
@@ -16,7 +16,7 @@ void copy_box(const StridedCopy& box, int part, int parts, void*) {
   cpu::copy_strided_part(box, part, parts);
 }
 
-// Sums of so many bytes and more are written past the caches.
+// Sums of this many bytes or more are written past the caches.
 constexpr std::int64_t kStreamedSumBytes = std::int64_t{8} << 20;
 
 void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,

@@ -32,7 +32,7 @@ void CallerWatch::begin() noexcept {
       thread_ = std::thread([this] { run(); });
     } catch (const std::bad_alloc&) {
       started_.store(false);              // the next task tries again
-    } catch (const std::system_error&) {  // the watch only warns: no reason to fail
+    } catch (const std::system_error&) {  // the watch only warns, so its absence is no failure
     }
   } else if (asleep_.load()) {
     { std::lock_guard lock(mutex_); }

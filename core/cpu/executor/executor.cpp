@@ -35,8 +35,8 @@ using std::chrono::milliseconds;
 // another on one worker while the other workers have nothing to do.
 constexpr int kMaxStreak = 2;
 
-// A waiting thread also looks for messages of other processes. It runs a task shorter than this
-// without asking another thread to look meanwhile.
+// A waiting thread also looks for messages of other processes. While it runs a task shorter than
+// this, it does not ask another thread to look.
 constexpr std::int64_t kShortTaskNs = 20'000;
 
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,

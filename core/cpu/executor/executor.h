@@ -31,20 +31,21 @@ class Executor {
   Mode mode() const noexcept { return options_.mode; }
   int workers() const noexcept { return options_.workers; }
   std::string repro() const;
-  // Tasks that are submitted and have not ended; and parts of them that are ready to run.
+  // The number of tasks that are submitted and have not ended, and of task parts that can run now.
   std::int64_t in_flight() const noexcept { return in_flight_.load(); }
   int ready_parts() const noexcept { return ready_parts_.load(); }
   // Tasks of at most this cost run at enqueue if their stream and the events they wait for allow
   // it.
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
 
-  // `node` starts after `before`; where `data` is set, a failure of `before` makes `node` fail.
-  // Before submit(node), and for at most as many edges as node.reserve_edges made room for.
+  // Makes `node` start after `before`; where `data` is set, a failure of `before` makes `node`
+  // fail.
+  // To be called before submit(node), at most as often as node.reserve_edges made room for.
   void add_edge(Node& before, Node& node, bool data) noexcept;
-  // The node has all its edges. The executor keeps a reference until the node ended.
+  // Submits a node that has all its edges. The executor keeps a reference until the node ended.
   void submit(Node& node) noexcept;
-  // submit() of a node whose small tasks the calling thread runs itself, as far as they are ready
-  // without waiting for another thread's task.
+  // Submits the node. The calling thread itself runs the small tasks that follow it, as long as
+  // they need not wait for another thread's task.
   void submit_and_follow_up(Node& node) noexcept;
   // Runs tasks while too many are in flight. In the seeded mode runs a random number of tasks too.
   void make_room();
@@ -98,8 +99,8 @@ class Executor {
     bool comm = false;  // queue of communication streams
   };
 
-  // The task that may run as one with this task (Task::join), and whether it waits for no other
-  // task.
+  // The task that may run together with a given task (Task::join). `ready` is true if it waits for
+  // no other task.
   struct Joiner {
     Node* node = nullptr;
     bool ready = false;
@@ -111,34 +112,34 @@ class Executor {
     bool left = false;  // guarded by mutex_: the worker takes no more tasks and is about to end
   };
 
-  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves tasks that call user
-  // code (Task::foreign) to the workers.
+  // Both functions require mutex_. `helps` is true for a waiting caller, which leaves tasks that
+  // call user code (Task::foreign) to the workers.
   bool take_part(Part& part, bool helps) noexcept;
-  // The task whose next part this thread is to run, removed from compute_ with its last part; null
-  // where there is none for this thread.
+  // Returns the task of which this thread should run a part, or null if there is none. Removes the
+  // task from compute_ if that part is its last.
   Node* next_to_compute(bool helps) noexcept;
   void run_part(const Part& part, bool on_worker) noexcept;
-  // Starts a task with `later`; true where its work runs on, and the node may be freed already.
+  // Starts a task with `later`. True if the start succeeded: the node may then be freed already.
   bool start_later(Node& node, Node& carrier) noexcept;
   void end_part(Node* node) noexcept;
-  // Runs a part: the task's run, or the join of the task after it.
+  // Runs a part of the node's task, or runs it together with the task after it (Task::join).
   static void run_task(Node& node, int part);
   // Ends nodes that need no running and queues the others. A task of the stream `hot`, whose latest
   // task this thread has just ended, goes first, since its operands are in this core's cache: up to
   // kMaxStreak tasks in a row, of which `streak` have run.
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
   void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
-  // Runs tasks on this thread at once, one after another, since handing them to another thread
-  // would take longer: tasks with `later`, and small tasks that follow these
+  // Runs tasks with `later`, and small tasks that follow them, one after another on this thread,
+  // since handing them to another thread would take longer
   // (executor_follow_up.cpp).
   class FollowUp;
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
-  // A thread in spin(): it runs a task that becomes ready itself, so that one worker less is woken.
+  // A thread in spin() runs a task that becomes ready itself, so that one worker less is woken.
   struct Spinner {
     Executor* executor;
-    bool spared = false;  // a worker was not woken
+    bool spared = false;  // a worker was not woken because this thread is here
   };
   static thread_local Spinner* spinner;  // of this thread; null outside of spin()
   template <class Pending>
@@ -160,7 +161,7 @@ class Executor {
   std::size_t ready_capacity_ = 0;   // while tasks run, since that could fail
   std::uint64_t random_state_;
   int active_ = 0;       // threads that run a task
-  int active_comm_ = 0;  // those whose task is of a communication stream
+  int active_comm_ = 0;  // how many of them run a task of a communication stream
   int sleepers_ = 0;     // workers that are parked
   int spinners_ = 0;     // workers that look for work
   bool stopping_ = false;

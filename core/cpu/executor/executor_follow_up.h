@@ -1,5 +1,5 @@
-// FollowUp: tasks that a thread runs itself after a task with `later` has started or ended, such as
-// the addition after an exchange with other processes. To wake a worker for them would take longer.
+// FollowUp runs tasks on the thread that started or ended a task with `later`, such as the addition
+// after an exchange with other processes. Waking a worker for them would take longer.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +18,7 @@ class Executor::FollowUp {
   FollowUp& operator=(const FollowUp&) = delete;
 
   void push(Node* node) noexcept { list_->push(node); }
-  // Whether the time budget has room for a task of that cost; if so, uses up that much of it. The
+  // True if the time budget has room for a task of this cost; the cost is then subtracted. The
   // budget keeps a thread that has other work from staying here for long.
   bool takes(std::int64_t cost_ns) noexcept;
   const Executor& executor() const noexcept { return executor_; }

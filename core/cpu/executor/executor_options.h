@@ -17,12 +17,12 @@ struct ExecutorOptions {
   std::uint64_t seed = 0;
   int workers = 0;  // 0: one for each core that this process may run on
   int cores = 0;    // the number of those cores, which the executor looks up
-  double warn_sec = 30, timeout_sec = 600;  // of a wait, in seconds; 0: never
+  double warn_sec = 30, timeout_sec = 600;  // time limits of one wait, in seconds; 0: none
   int max_in_flight = 4096;                 // with more tasks in flight, an enqueue first runs some
   // Tasks up to this cost run at enqueue: to wake a parked worker takes some 20 us, as long as the
   // task itself.
   std::int64_t inline_ns = 20'000;
-  // What a waiting thread calls again and again, besides running tasks.
+  // The function that a waiting thread calls again and again while it has no task to run.
   detail::LookAgain (*look)() noexcept = detail::look_around;
 
   // Reads SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and

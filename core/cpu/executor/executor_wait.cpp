@@ -27,9 +27,9 @@ void Executor::wake_spared(Spinner& self) noexcept {
   if (wake) work_.notify_one();
 }
 
-// Looks until what the thread waits for has come (`pending` is false), a task is ready to run, or
-// looking has taken too long. True for the last: another thread looks for messages from then on,
-// and this thread should sleep.
+// Looks until the awaited event has come (`pending` returns false), a task is ready to run, or the
+// time limit for looking is over. Returns true in the last case: another thread then looks for
+// messages, and this thread should sleep.
 template <class Pending>
 bool Executor::spin(Pending pending, Spinner& self) noexcept {
   detail::ActiveWait active;
@@ -61,7 +61,7 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
       continue;
     }
     const auto now = Clock::now();
-    // While another thread had this core, nothing was looked for in vain.
+    // Time in which another thread used this core does not count as time spent looking.
     if (again == detail::LookAgain::yielding && now - looked > kMostOfLook)
       begin += now - looked - kMostOfLook;
     looked = now;
@@ -82,9 +82,9 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
   return too_long;
 }
 
-// A worker without a task, after it has perhaps started an exchange with other processes: looks for
-// messages as a waiting thread does, where none looks. Without it the thread that handles messages
-// otherwise would have to wake up for each of them.
+// A worker without a task may just have started an exchange with other processes. It looks for
+// messages, as a waiting thread does, unless another thread looks already. Otherwise the thread
+// that handles messages would have to wake up for each message.
 void Executor::look_for_others() noexcept {
   const auto alone = [this] {
     return lookers_.load(std::memory_order_relaxed) <= 1 && !stopped_.load();
@@ -96,8 +96,8 @@ void Executor::look_for_others() noexcept {
   wake_spared(self);
 }
 
-// A message that came while this thread offered its core was perhaps sent by a process on the same
-// core, which had to wait for it: the next wait offers the core sooner.
+// If a message came while this thread offered its core, the sender perhaps runs on the same core
+// and had to wait for it. The next wait therefore offers the core sooner.
 void Executor::learn_to_yield(bool yielded) noexcept {
   constexpr std::int64_t kLeast = 2000, kMost = std::chrono::nanoseconds(kSpin).count();
   const std::int64_t ns = yields_after_ns_.load(std::memory_order_relaxed);

@@ -162,7 +162,7 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
   return Event();
 }
 
-// The node runs after all tasks that the graph's streams were given before.
+// Makes the node of one launch, which runs after all earlier tasks of the graph's streams.
 Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun) {
   Task whole;
   whole.name = "graph";

@@ -41,8 +41,8 @@ class CpuGraph final : public Graph {
     std::int32_t end_after;
   };
   Event run_in_order(std::uint64_t ticket);
-  // As run_in_order, until an attempt of a task with `later` does not end that task; the rest of
-  // the graph is then submitted.
+  // Works like run_in_order until the attempt of a task with `later` does not end that task; the
+  // rest of the graph is then submitted.
   Event attempt_in_order(std::uint64_t ticket);
   Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
   Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun);

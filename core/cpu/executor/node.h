@@ -21,7 +21,7 @@ class Node;
 struct Edge {
   Node* to = nullptr;
   Edge* next = nullptr;
-  bool data = false;  // a failure is passed along the edge; else the edge only orders
+  bool data = false;  // a failure of the first task is passed to the second
 };
 
 // Made by Executor::make_node, then given edges, then submitted; a node runs once `blockers` is 0.

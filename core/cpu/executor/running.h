@@ -18,9 +18,9 @@ struct RunningTask {
   const Executor* executor;
   const Task* task;
   const Stream* stream;
-  std::int64_t begin_ns = 0;      // of timeline_now(), where known
-  bool on_worker = true;          // false: on a thread of the user's
-  std::atomic<int> warnings = 0;  // given about this task
+  std::int64_t begin_ns = 0;      // begin by timeline_now(), if known
+  bool on_worker = true;          // false on a thread of the user
+  std::atomic<int> warnings = 0;  // number of warnings about this task
 };
 
 // Notes during its lifetime that the calling thread runs the task.
@@ -32,7 +32,7 @@ class RunningScope {
   RunningScope& operator=(const RunningScope&) = delete;
 
  private:
-  bool noted_ = false;  // false where memory for the note could not be had
+  bool noted_ = false;  // false if there was no memory for the note
 };
 
 // Calls see(task) for each task that some thread runs. A thread whose task ends meanwhile waits

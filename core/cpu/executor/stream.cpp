@@ -50,8 +50,8 @@ Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
   return executor_.failed_event(executor_.make_failure(std::move(error)));
 }
 
-// Runs the task's attempt on this thread. Empty where the attempt was not made or did not end the
-// task: the caller then enqueues the task.
+// Runs the task's attempt on this thread. Returns nothing if no attempt was made or the attempt did
+// not end the task; the caller then enqueues the task.
 std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadState& thread) {
   if (executor_.mode() != Mode::async || thread.capture != nullptr || thread.task != nullptr ||
       timeline_sink() != nullptr || !quiet() || forked())

@@ -10,18 +10,19 @@ namespace shmap::cpu {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
+// The time that a thread looks for work, or for its event, before it sleeps: about what waking
+// costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
-// The same where the event may come from another process, whose message the waiting thread takes
-// itself. From kSpin on the thread yields its core.
+// The time to look if the event may come from another process, whose message the waiting thread
+// takes itself. After kSpin the thread begins to yield its core.
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
-// The same where the processes share cores, and the thread offers its core after each look.
+// The time to look if the processes share cores. The thread then offers its core after each look.
 constexpr auto kSpinAmongMany = std::chrono::microseconds(1000);
-// The most time that one look counts if it offered the core and another thread then ran on it.
+// The most time that one look counts if the thread offered its core and another thread used it.
 constexpr auto kMostOfLook = std::chrono::microseconds(2);
 
-// The tasks that the executor's threads run at the moment, without the calling thread's:
-// ", running: …"; "" where there is none.
+// The tasks that the executor's other threads run at the moment, as text: ", running: …". "" if
+// there are none.
 std::string running_tasks(const Executor& executor);
 
 // The deadlines of one wait, from the executor's options: warns once when it takes long, throws

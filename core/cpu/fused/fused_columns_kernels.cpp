@@ -17,11 +17,12 @@ namespace shmap {
 
 namespace {
 
-// Less work, in flops and bytes, is not worth another thread.
+// A thread is added only for more work than this, in flops and bytes.
 constexpr double kColumnsPartWork = 1024 * 1024;
 constexpr std::int64_t kSegments = 16;  // about how many segments the threads share
 
-// The steps, and how the rows are cut: into powers of two, so that each segment gives a subtree.
+// The steps, and the cut of the rows into segments. A segment has a power of two of rows, so that
+// it gives a subtree.
 struct ColumnsPlan final : FusedPlan {
   explicit ColumnsPlan(const FusedProgram& program)
       : steps(cpu::make_fused_steps(program, INT64_MAX, true)) {
@@ -67,7 +68,7 @@ std::int64_t columns_scratch(const KernelCall& call) {
          itemsize(cpu::reduce_partial_dtype(columns_of(call).type.dtype()));
 }
 
-// The partial results of this part's segments, one row of results per segment.
+// Reduces the segments of this part of the call. Writes one row of partial results per segment.
 void reduce_segments(const KernelCall& call, void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
@@ -85,7 +86,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
     const std::int64_t last = std::min(rows, (s + 1) * plan.segment);
     for (std::int64_t r = s * plan.segment; r < last; r += plan.chunk) {
       const std::int64_t n = std::min(plan.chunk, last - r);
-      // The address that row 0 would have if row r were the first row of `rows`.
+      // The address of row 0 such that row r comes to lie at the start of scratch.rows.
       void* out[1] = {reinterpret_cast<void*>(made - static_cast<std::uintptr_t>(r * pitch))};
       cpu::run_fused_steps(plan.steps, call.in, out, plan.unit(r), plan.unit(r + n));
       tree.add(scratch.rows.data(), n);
@@ -103,7 +104,8 @@ void reduce_partials(const KernelCall& call, const void* partials) {
 
 void run_columns(const KernelCall& call) {
   if (call.scratch) return reduce_segments(call, call.scratch);
-  auto& partials = kept_by_thread<ColumnsScratch>().partials;  // a single part does all the work
+  auto& partials = kept_by_thread<ColumnsScratch>().partials;  // without scratch, one thread does
+                                                               // all the work
   partials.resize(static_cast<std::size_t>(columns_scratch(call)));
   reduce_segments(call, partials.data());
   reduce_partials(call, partials.data());

@@ -41,7 +41,7 @@ class Scratch {
   std::int64_t size_ = 0;
 };
 
-// The current tile, or some columns of it.
+// The current tile, or some of its columns.
 struct At {
   std::byte* const* bases;
   int results;            // the base of result 0
@@ -51,7 +51,7 @@ struct At {
   std::byte* of(const FusedPlace& p) const {
     return bases[p.base] + p.offset + row * p.row_stride + col * p.col_stride;
   }
-  // Whether the result that `p` is a place of has the memory of an operand.
+  // True if `p` is in a result that has the memory of an operand.
   bool overwrites(const FusedPlace& p) const {
     return std::find(bases + kFusedOperands, bases + results, bases[p.base]) != bases + results;
   }
@@ -61,13 +61,14 @@ struct At {
 struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
-  bool around;                                    // whether the result is written past the caches
+  bool around;                                    // the result is written past the caches
   std::int64_t next_a, next_b, next_c, next_out;  // bytes from one block to the next
   const ChainOp* links = nullptr;
-  ChainOp* moving = nullptr;  // the same operations, where some read more than constants
+  ChainOp* moving = nullptr;  // the same operations, if some read operands that are not constant
   const FusedChainOp* chain = nullptr;
   const FusedDraw* draw = nullptr;
-  std::int64_t element = 0;  // of a draw: the block's first element, among the elements of its key
+  std::int64_t element = 0;  // for a draw: the index of the block's first element among the key's
+                             // elements
 
   BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
       : step(&s),
@@ -163,7 +164,8 @@ struct BoundStep {
   }
   void run_draw(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
-    // With a single key the rows of the tile are contiguous numbers, as they are in `out`.
+    // If there is one key, the rows of the tile have consecutive indices and are contiguous in
+    // `out`.
     const std::int64_t calls = draw->each_row ? rows : 1, n = draw->each_row ? cols : rows * cols;
     for (std::int64_t r = 0; r < calls; ++r) {
       std::int64_t first = 0;
@@ -331,7 +333,7 @@ const cpu::FusedStepList& steps_of(const Params& params) {
   return static_cast<const CpuFusedPlan&>(program.plan(DeviceKind::cpu, make)).steps;
 }
 
-// Less work (flops and bytes) is not worth another thread.
+// A thread is added only for more work than this, in flops and bytes.
 constexpr double kPartWork = 1024 * 1024;
 
 int fused_parts(const KernelCall& call, int workers) {

@@ -19,9 +19,9 @@ namespace shmap::cpu {
 
 namespace {
 
-// Shorter rows are not worth one kernel call for each row.
+// Rows shorter than this are not worth one kernel call for each row.
 constexpr std::int64_t kShortRow = 48;
-// Longer rows are reduced one at a time, in the order in which chains reduce.
+// Rows longer than this are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
@@ -56,8 +56,8 @@ class Lowering {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  // The f32 form of a bf16 value, for an operation of that stage; other values are returned as they
-  // are. A value that several stages read is widened in each stage, so that no row of f32 is kept.
+  // Returns the f32 form of a bf16 value for an operation of this stage; returns other values as
+  // they are. If several stages read a value, each widens it again, so that no row of f32 is kept.
   int wide(int v, int stage) {
     if (v < 0 || value(v).dtype != DType::bf16) return v;
     if (value(v).kind != FusedKind::full) stage = 0;
@@ -342,9 +342,9 @@ class Lowering {
     return place;
   }
 
-  // f32 operations that follow one another, each of whose values only the next operation reads,
-  // become one step. Returns the index past the last operation of the chain that begins at i; the
-  // chain may end with a store past the caches or with the reduction that takes its values.
+  // Consecutive f32 operations become one step if each value between them is read by the next
+  // operation only. Returns the index past the last operation of the chain that begins at i. The
+  // chain may end with a store past the caches or with the reduction of its values.
   std::size_t chain_end(std::size_t i) {
     const auto links = [&](const LoweredOp& op) {
       return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
@@ -442,9 +442,9 @@ class Lowering {
                               : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
   }
 
-  // A result may have the memory of an operand that has the same elements in each tile and block,
-  // and whose last read there comes no later than the write of the result: a kernel may overwrite
-  // an operand of its width.
+  // A result may use the memory of an operand, since a kernel may overwrite an operand of the
+  // result's width. Both must have the same elements in each tile and block, and the last read of
+  // the operand must not come after the write of the result.
   void find_overwrites() {
     list_.overwrites.assign(p_.outputs().size(), 0);
     for (std::size_t k = 0; k < ops_.size(); ++k) {
@@ -467,11 +467,11 @@ class Lowering {
   std::int64_t around_;
   FusedStepList list_;
   std::vector<LoweredValue> values_;
-  std::vector<int> lowered_;  // by the values of the program
+  std::vector<int> lowered_;  // indexed by the program's values
   std::vector<int> operand_values_;
   std::vector<LoweredOp> ops_;
   std::map<std::pair<int, FusedKind>, int> expanded_;
-  std::map<std::pair<int, int>, int> widened_;  // by the value and the stage that uses it
+  std::map<std::pair<int, int>, int> widened_;  // keys: the value, and the stage that uses it
   std::map<int, int> narrowed_;
   int next_operand_ = 0;
 };

@@ -1,5 +1,5 @@
-// FusedStepList: a fused program as calls of raw kernels over tiles of its index space, with the
-// memory of every value: an operand, a result, or a buffer in the nearest caches.
+// FusedStepList: a fused program as a list of calls of raw kernels over tiles of its index space.
+// Every value is in an operand, in a result, or in a buffer in the nearest caches.
 //
 // A tile has some whole rows, or is one long row cut into blocks of columns. The steps of a tile
 // are in stages: an even stage works on values of rows (one element for each row of the tile) and
@@ -20,9 +20,9 @@
 
 namespace shmap::cpu {
 
-// The address of a value: base + offset + row * row_stride + col * col_stride, for the first row of
-// the tile and the first column of the block; each further row of the tile adds tile_stride. In
-// bytes.
+// The address of a value, in bytes: base + offset + row * row_stride + col * col_stride, for the
+// first row of the tile and the first column of the block. Each further row of the tile adds
+// tile_stride.
 struct FusedPlace {
   std::int32_t base = 0;  // kConstants, kScratch, then operands, then results
   bool scalar = false;    // one element serves the whole run
@@ -37,24 +37,24 @@ struct FusedStep {
     select,  // a: predicate, b: on_false, c: on_true
     clamp,   // a: low, b: x, c: high
     reduce,
-    reduce_chain,  // of a: the values of a chain, reduced along each row and never stored
+    reduce_chain,  // reduces the values of the chain `a` along each row without storing them
     expand_row,    // repeats each row's element along the row
     expand_col,    // repeats the elements of the columns in each row
     expand_one,
     store,  // a copy
-    chain,  // of a: several operations in one pass; their other operands are in `chain_ops`
-    draw,   // random bits of the key a; b: the first index, where the draw has one
+    chain,  // applies several operations to `a` in one pass; `chain_ops` has their other operands
+    draw,   // draws random bits with the key `a`; b: the first index, if there is one
   };
   Kind kind = unary;
   bool by_row = false;  // one call for each row of the tile
-  bool around = false;  // of a chain or a store: the result is written past the caches, unless it
+  bool around = false;  // for a chain or a store: the result is written past the caches, unless it
                         // has the memory of an operand
-  bool bound = false;   // of a chain: its other operands are all constants
+  bool bound = false;   // for a chain: its other operands are all constants
   std::int8_t itemsize = 0;
   DType dtype = DType::f32;
-  ChainCode code = ChainCode::none;  // which operation of a chain the step may become
+  ChainCode code = ChainCode::none;  // the operation of a chain that the step may become
   std::int32_t chain_begin = 0, chain_count = 0;
-  std::int32_t drawn = -1;  // of a draw: its index in `draws`
+  std::int32_t drawn = -1;  // for a draw: its index in `draws`
   union {
     UnaryFn one = nullptr;
     BinaryFn two;
@@ -93,13 +93,13 @@ struct FusedStepList {
   std::vector<FusedStep> steps;
   std::vector<FusedChainOp> chain_ops;
   std::vector<FusedDraw> draws;
-  std::vector<std::int32_t> stages;  // where each stage begins in `steps`, and the end
+  std::vector<std::int32_t> stages;  // index in `steps` of each stage's first step, and the end
   std::vector<std::uint64_t> constants;
-  // For steps that are `bound`: the operations of chain_ops, with addresses.
+  // The operations of chain_ops, with addresses, for the steps that are `bound`.
   std::vector<ChainOp> bound_ops;
   bool stores_around = false;
-  // The full operands that are read from memory; and the bytes of the next tile that each step
-  // prefetches.
+  // The full operands that are read from memory. prefetch_bytes: how many bytes of the next tile
+  // each step prefetches.
   struct Prefetch {
     std::int32_t base;
     std::int32_t itemsize;
@@ -110,15 +110,15 @@ struct FusedStepList {
   std::vector<std::uint32_t> overwrites;
 };
 
-// Full results of `around_bytes` and more are written past the caches.
-// by_rows: tiles are a power of two of whole rows, or parts of one row, even for programs to which
-// the cut into rows does not matter.
+// Results of the full size are written past the caches if they have `around_bytes` or more.
+// by_rows: tiles are a power of two of whole rows, or parts of one row, even for programs whose
+// results do not depend on the cut into rows.
 FusedStepList make_fused_steps(const FusedProgram& program,
                                std::int64_t around_bytes = store_around_bytes(),
                                bool by_rows = false);
 
-// Runs the units of work [begin, end). A result may have the memory of an operand where
-// list.overwrites says so, and no two that of one operand.
+// Runs the units of work [begin, end). A result may use the memory of an operand if list.overwrites
+// says so; two results may not use that of the same operand.
 void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,
                      std::span<void* const> results, std::int64_t begin, std::int64_t end);
 

@@ -57,7 +57,7 @@ FusedStep step_of(FusedStep::Kind kind) {
   return step;
 }
 
-// Its kernel is null where there is none for these dtypes.
+// The step for one row of the table. Its kernel is null if there is none for these dtypes.
 FusedStep row_step(const ElementwiseRow& row, DType operand, DType result) {
   switch (row.form) {
     case Form::unary:

@@ -4,19 +4,19 @@
 
 namespace shmap::cpu {
 
-// The step of an elementwise primitive, without addresses: its kind, kernel and dtype. Throws
-// TypeError where the primitive has no kernel.
+// The step of an elementwise primitive: its kind, kernel and dtype, without addresses. Throws
+// TypeError if the primitive has no kernel.
 FusedStep raw_step(const Primitive& primitive, DType operand, DType result);
 // The steps between bf16 and f32; each may be an operation of a chain (chain.h).
 FusedStep widen_step();  // bf16 -> f32
 FusedStep round_step();  // f32 -> the nearest bf16's value, as f32
-// As round_step(), after the operation `of` of a chain on bf16 values.
+// The rounding step after operation `of` of a chain on bf16 values.
 FusedStep round_step(ChainCode of);
 FusedStep narrow_step();  // f32 that is already rounded to bf16 -> bf16
-// How a primitive treats bf16. in_f32: it computes in f32, and its kernel widens the operands and
-// rounds the results; else it works on the bits of bf16. rounds: a result may need rounding.
-// converts: the result is the operand, in another dtype. Throws TypeError where the primitive has
-// no kernel.
+// How a primitive treats bf16. in_f32: its kernel widens the operands, computes in f32 and rounds
+// the results; otherwise it works on the bits of bf16. rounds: a result may need rounding.
+// converts: the result is the operand in another dtype. Throws TypeError if the primitive has no
+// kernel.
 struct HalfUse {
   bool in_f32 = true, rounds = true, converts = false;
 };

@@ -43,8 +43,8 @@ class Folding {
     const std::vector<int>& by = users(v);
     return std::all_of(by.begin(), by.end(), [&](int user) { return user == by.front(); });
   }
-  // Whether to compute the value again is cheaper than to keep it: a widening, addition or
-  // subtraction of operands.
+  // True if computing the value again is cheaper than keeping it: if it is a widened operand, or
+  // the sum or difference of operands.
   bool is_cheap(int i) {
     const LoweredOp& o = op(i);
     const ChainCode code = o.step.code;
@@ -54,8 +54,8 @@ class Folding {
                        [&](int v) { return !is_full(v) || is_given(v); });
   }
 
-  // The operand that the chain computes: one that can itself be an operation of the chain, if there
-  // is one.
+  // Returns the operand that the chain passes on. Prefers one that can itself be an operation of
+  // the chain.
   int chained(const LoweredOp& o) {
     const int a = o.operands[0], b = o.operands[1];
     if (!is_full(b) || a == b) return a;

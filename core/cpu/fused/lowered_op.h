@@ -7,7 +7,7 @@
 
 namespace shmap::cpu {
 
-// Not stages: operands and literals; values that are computed once a call.
+// Two numbers that are not stages: operands and literals; values that are computed once per call.
 inline constexpr int kStageNever = -2, kStagePrologue = -1;
 
 // The dtype of intermediate values. Only inputs and outputs of dtype bf16 are stored as bf16;
@@ -23,17 +23,17 @@ struct LoweredValue {
                             // a literal
   int last_use = -1;        // index of the last op that reads it
   int last_stage = kStageNever;
-  int result = -1;     // the result to which it is written when it is made
-  bool tiled = false;  // a value of columns, repeated for each row of a tile
-  bool part = false;   // an operand that is a part of an array
-  FusedPlace place;    // of one element; `scalar` is set by each use
+  int result = -1;     // the result in which the value is stored
+  bool tiled = false;  // a row of columns, repeated for each row of a tile
+  bool part = false;   // an operand that is a window of a larger array
+  FusedPlace place;    // the address of an element; each use sets `scalar`
 };
 
 struct LoweredOp {
   FusedStep step;
   int operands[3] = {-1, -1, -1};
   int result = -1;  // index of a value; -1: the op is a store
-  int to = -1;      // of a store: the result that it writes
+  int to = -1;      // for a store: the result that it writes
   FusedKind kind = FusedKind::full;
   int stage = 0;
   // For a reduction that can reduce a chain's values directly: its kernel. The operations of the

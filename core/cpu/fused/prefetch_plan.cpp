@@ -4,11 +4,11 @@ namespace shmap::cpu {
 
 namespace {
 
-// Bytes of operands from which on no near cache holds them.
+// If the operands have this many bytes or more, the near caches do not hold them.
 constexpr std::int64_t kFromMemory = 2 << 20;
 
-// The calls of a tile that can prefetch: one a block in the stages that run by block, and one a
-// reduction in the stages between.
+// The number of a tile's calls that can prefetch: one per block in the stages that run by block,
+// and one per reduction in the other stages.
 std::int64_t calls_of_tile(const FusedStepList& list) {
   std::int64_t calls = 0;
   for (std::size_t stage = 0; stage + 1 < list.stages.size(); ++stage) {

@@ -10,13 +10,13 @@ namespace shmap::cpu {
 
 namespace {
 
-// Rows that are longer than a tile are cut into blocks; where a program divides and does not depend
-// on how it is cut into rows, already those that are longer than a block. Blocks are so short that
-// the processor's out-of-order window spans the loops of several kernels: it overlaps the divisions
-// of one loop with the loads of the next, and predicts the end of each loop.
+// Rows that are longer than a tile are cut into blocks. Rows that are only longer than a block are
+// cut too if the program divides and its results do not depend on the cut into rows. Blocks are so
+// short that the processor's out-of-order window spans the loops of several kernels: it overlaps
+// the divisions of one loop with the loads of the next, and predicts the end of each loop.
 constexpr std::int64_t kBlockBytes = 2048;
 
-// Whether a kernel of the program divides, or takes roots.
+// True if a kernel of the program divides or takes roots.
 bool divides(const FusedProgram& program) {
   constexpr const Primitive* kDividing[] = {&div_p, &sqrt_p, &rsqrt_p, &logistic_p};
   return std::any_of(program.ops().begin(), program.ops().end(), [&](const FusedProgram::Op& op) {
@@ -46,7 +46,7 @@ void cut_into_tiles(const FusedProgram& program, bool by_rows, std::int64_t tile
   list->tile_rows = 1;
   list->block_cols = cols;
   if (cols < (rows_matter || !divides(program) ? tile : block)) {
-    // The rows of a part of an array are not contiguous; each is a tile of its own.
+    // The rows of a window of a larger array are not contiguous; each is a tile of its own.
     if (!has_parts)
       list->tile_rows =
           std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list->rows, 1));

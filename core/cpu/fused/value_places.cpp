@@ -77,11 +77,11 @@ class ValuePlacing {
     return at;
   }
 
-  // Whether the value is in a buffer that other values may have before and after it.
+  // True if the value is in a scratch buffer that several values use, one after another.
   static bool in_slot(const LoweredValue& x) {
     return x.kind == FusedKind::full && x.stage > 0 && x.result < 0;
   }
-  // Whether the value is kept for a whole row, since a later stage reads it; and its width.
+  // first: a later stage reads the value, so that it is kept for a whole row. second: its width.
   std::pair<bool, int> slot_class(const LoweredValue& x) const {
     return {list_.blocks > 1 && x.last_stage > x.stage, itemsize(x.dtype)};
   }
