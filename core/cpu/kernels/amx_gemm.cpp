@@ -32,17 +32,17 @@ namespace {
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16")))
 
 constexpr std::int64_t kTile = 16, kPanel = 32;  // rows of a, columns of b
-constexpr std::int64_t kTileBytes = 1024;        // of any tile
+constexpr std::int64_t kTileBytes = 1024;        // size of every tile
 constexpr std::int64_t kStep = 32;               // elements of k in a tile
 constexpr std::int64_t kStepBytes = 2 * kTileBytes;
-constexpr std::int64_t kSums = kPanel * kPanel;  // of a panel of a by a panel of b
+constexpr std::int64_t kSums = kPanel * kPanel;  // sums for one panel of a and one panel of b
 
 // Measured with a first-level cache of 48 KiB and a second-level cache of 2 MiB.
 constexpr std::int64_t kHotSteps = 16;                // steps of a panel of a that stay in the
                                                       // first-level cache
 constexpr std::int64_t kMaxK = 3072, kSplitK = 2048;  // longer sums are cut into blocks of k
-constexpr std::int64_t kBlockB = 1 << 19;             // elements of a block of b
-constexpr std::int64_t kMaxColumns = 2048;            // of a block of b
+constexpr std::int64_t kBlockB = 1 << 19;             // most elements of a block of b
+constexpr std::int64_t kMaxColumns = 2048;            // most columns of a block of b
 constexpr std::int64_t kSplitRows = 4096;             // rows whose partial sums are kept where k is
                                                       // cut
 constexpr std::int64_t kMaxTransposed = 1 << 22;      // elements of a that are transposed at a time
@@ -71,11 +71,11 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-// The memory to prefetch while tiles are multiplied: rows of a for the next panel, the next sums,
-// and the rows of results for these sums. Addresses (0: none), and bytes from row to row.
+// The memory to prefetch while tiles are multiplied: the rows of a for the next panel, the next
+// sums, and the result rows of these sums. Addresses (0: none), and the bytes from row to row.
 struct Ahead {
   std::uintptr_t a = 0, a_row = 0;
-  std::int64_t a_from = 0;  // in quarters of a row
+  std::int64_t a_from = 0;  // first part to prefetch, counted in quarters of rows
   std::uintptr_t sums = 0;
   std::uintptr_t out = 0, out_row = 0;
 };
@@ -84,7 +84,7 @@ struct Ahead {
 inline void fetch_line(std::uintptr_t p) { __asm__ volatile("prefetcht1 (%0)" : : "r"(p)); }
 inline void fetch_to_write(std::uintptr_t p) { __asm__ volatile("prefetchw (%0)" : : "r"(p)); }
 
-// Prefetches the share of step s, of at most kHotSteps steps.
+// Prefetches the memory that step s has to prefetch. There are at most kHotSteps steps.
 inline void fetch(const Ahead& ahead, std::int64_t s) {
   const auto step = static_cast<std::uintptr_t>(s);
   constexpr std::int64_t parts = kHotSteps / 4;  // parts of a row, each of four cache lines
@@ -103,8 +103,8 @@ inline void fetch(const Ahead& ahead, std::int64_t s) {
   }
 }
 
-// Loads the four tiles of sums from memory, or zeros where `first`; and stores them. With one_a or
-// one_b the second tiles of that panel are left out.
+// Load the four tiles of sums from memory (or clear them if `first`), and store them. If one_a or
+// one_b is set, that panel has only one tile.
 template <bool one_a, bool one_b>
 SHMAP_AMX inline void load_sums(const float* sums, bool first) {
   constexpr int tile = kTile * kTile;
@@ -131,8 +131,8 @@ SHMAP_AMX inline void store_sums(float* sums) {
   __asm__ volatile("" : : : "memory");
 }
 
-// sums (four tiles) = or, unless `first`, += the product of `steps` tiles of a panel of a and a
-// panel of b. Loads of a go to the first-level cache; loads of b bypass it.
+// Sets the four tiles of sums to the product of `steps` tiles of a panel of a and a panel of b, or
+// adds the product unless `first`. Loads of a go to the first-level cache; loads of b bypass it.
 template <bool one_a, bool one_b>
 SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool first,
                         const Ahead& ahead, float* sums) {
@@ -155,8 +155,8 @@ SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool f
   store_sums<one_a, one_b>(sums);
 }
 
-// As multiply, for whole panels, of an unpacked a whose 32 rows lie ld elements apart: packs a
-// while the unit multiplies, which hides the packing.
+// Does the same as multiply for whole panels and an unpacked a, whose 32 rows are ld elements
+// apart. Packs a while the unit multiplies, which hides the time for packing.
 SHMAP_AMX void multiply_and_pack(const std::uint16_t* a, std::int64_t ld, const char* b,
                                  std::int64_t steps, bool first, const Ahead& ahead, float* sums,
                                  char* panel) {
@@ -181,8 +181,8 @@ using Multiply = void (*)(const char*, const char*, std::int64_t, bool, const Ah
 constexpr Multiply kMultiply[2][2] = {{multiply<false, false>, multiply<false, true>},
                                       {multiply<true, false>, multiply<true, true>}};
 
-// Where the sums go, and what is added to them first. Rows of f32 sums are sum_ld elements apart,
-// rows of bf16 ld elements.
+// The destination of the sums, and the values that are added to them. Rows of f32 sums are sum_ld
+// elements apart, rows of bf16 ld elements.
 struct Target {
   const float* add = nullptr;          // null: none
   float* sum = nullptr;                // null: the sums go to `out`
@@ -277,7 +277,7 @@ SHMAP_AMX void pack_pairs(const std::uint16_t* src, std::int64_t ld, std::int64_
   }
 }
 
-// As pack_pairs, for a b whose columns are contiguous and lie ld apart.
+// Does the same as pack_pairs for a b whose columns are contiguous and ld elements apart.
 void pack_columns(const std::uint16_t* src, std::int64_t ld, std::int64_t k, std::int64_t cols,
                   char* panels) {
   const std::int64_t steps = ceil_div(k, kStep);
@@ -307,10 +307,10 @@ struct Buffers {
   GemmScratch packed, partial;
 };
 
-// A block of the product: C[m0 …, n0 …], mb × nb, += or = the product over k0 … of kb elements.
+// A block of the product: mb × nb elements of C from (m0, n0) on, for kb elements of k from k0 on.
 struct Block {
   std::int64_t m0, mb, n0, nb, k0, kb;
-  bool first, last;  // whether it is the first, the last of the blocks of k
+  bool first, last;  // true for the first (last) block of k
 };
 
 void multiply_block(const Gemm& g, const Block& block, char* hot, const char* packed_b, float* sums,
@@ -376,8 +376,8 @@ void run_rows(const Gemm& g, Buffers& buffers) {
   const auto get = [](GemmScratch& s, std::int64_t bytes) {
     return static_cast<char*>(s.get(static_cast<std::size_t>(bytes)));
   };
-  // The two are adjacent: within huge pages no two parts of them map to the same sets of the
-  // second-level cache.
+  // The two buffers are adjacent: within huge pages no two parts of them map to the same sets of
+  // the second-level cache.
   const std::int64_t panels = n_block / kPanel, hot_bytes = kHotSteps * kStepBytes;
   const std::int64_t sums_bytes = panels * kSums * 4;
   char* const hot = get(buffers.packed, hot_bytes + sums_bytes + panels * steps * kStepBytes);
@@ -418,8 +418,8 @@ void run(const Gemm& g) {
   }
 }
 
-// Whether the CPU has AMX and the operating system saves the tiles of this process's threads, a
-// permission that must be requested once.
+// True if the CPU has AMX and the operating system saves this process's tiles. The process must
+// request that permission once.
 bool usable() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||

@@ -26,8 +26,8 @@ Kernels find_kernels(ArgReduction op, DType dtype) {
           itemsize(computed)};
 }
 
-// Finds the extreme value of each piece, then searches the first piece that has the best value: a
-// run is read once, and one piece of it twice.
+// Finds the extreme value of each piece, then searches the first piece that has the best value. So
+// the run is read once, and only one piece of it twice.
 std::int64_t index_in_run(const Kernels& k, const std::byte* in, std::int64_t n) {
   constexpr std::int64_t kPiece = ReduceScratch::kPiece;
   float* const wide = k.widen ? reduce_scratch().piece : nullptr;
@@ -49,9 +49,9 @@ std::int64_t index_in_run(const Kernels& k, const std::byte* in, std::int64_t n)
 
 inline constexpr std::int64_t kColumns = 512;
 
-// Handles columns j … j + m - 1 of in[reduced, inner], m <= kColumns. Row numbers have 32 bits; the
-// results of longer runs of rows are compared one by one. (Not inlined, so that its arrays are not
-// in the frame of its caller too.)
+// Handles columns j … j + m - 1 of in[reduced, inner], m <= kColumns. Row numbers have 32 bits, so
+// that more rows are handled in stretches, whose results are compared one by one. (Not inlined, so
+// that its arrays are not in the frame of its caller too.)
 __attribute__((noinline)) void indices_in_columns(const Kernels& k, const std::byte* in,
                                                   std::int64_t reduced, std::int64_t inner,
                                                   std::int64_t m, std::int64_t* indices) {

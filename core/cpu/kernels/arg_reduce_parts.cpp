@@ -17,7 +17,7 @@ std::int64_t find(const void* in, std::int64_t n, const void* value) {
   const T* p = static_cast<const T*>(in);
   const T wanted = *static_cast<const T*>(value);
   const bool nan = wanted != wanted;
-  constexpr std::int64_t kStep = 64;  // elements that are compared before the first test of the
+  constexpr std::int64_t kStep = 64;  // elements to compare before the first test of the
                                       // result
   std::int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {

@@ -8,14 +8,14 @@ namespace shmap::cpu {
 
 namespace {
 
-// exp of a smaller number is 0.
+// exp of a number below this is 0.
 constexpr float kGone = -104;
 
 struct ForwardMemory {
   GemmScratch q, k, v, scores, result, rows;
 };
 
-// One block of rows, with the result of the columns so far.
+// One block of rows, with its result for the columns so far.
 class RowBlock {
  public:
   RowBlock(const AttentionHead& head, std::int64_t row, std::int64_t rows)
@@ -42,8 +42,8 @@ class RowBlock {
       add({row_, rows_, c, std::min(head_.column_block, end - c)});
   }
 
-  // Whether the columns whose scores are all masked contribute to some row: they do where the
-  // masked score is not far below the row's largest score, for example where all scores are masked.
+  // True if columns whose scores are all masked contribute to some row. They do if the masked score
+  // is not far below the row's largest score, for example if all its scores are masked.
   bool masked_counts() const {
     for (std::int64_t r = 0; r < rows_; ++r)
       if (!(head_.masked - most_[r] < kGone)) return true;

@@ -13,7 +13,7 @@
 
 namespace shmap::cpu {
 
-// Rows of features; the features of a row are contiguous.
+// A matrix of features. The features of a row are contiguous.
 struct AttentionMatrix {
   const void* data = nullptr;
   std::int64_t row = 0;  // elements from one row to the next
@@ -22,14 +22,14 @@ struct AttentionResult {
   void* data = nullptr;
   std::int64_t row = 0;
 };
-// An operand with one element for each score; null: no such operand. Strides in elements; 0 where
-// the operand repeats along that dim.
+// An operand with one element for each score; null if absent. Strides are in elements, and 0 along
+// a dim in which the operand repeats.
 struct AttentionScoreOperand {
   const void* data = nullptr;
   std::int64_t row = 0, column = 0;
 };
 
-// One head.
+// The operands of one head.
 struct AttentionHead {
   DType dtype = f32;       // of q, k, v: f32, bf16 or f16
   DType out_dtype = f32;   // of the result and of its cotangent: one of the same three
@@ -58,13 +58,16 @@ struct AttentionGradHead : AttentionHead {
   AttentionResult q_bar;
 };
 
-// The scores of a row that are all masked do not depend on q and k.
+// The functions attention_grad* compute q_bar of each head, and k_bar and v_bar. The heads share
+// one k and v, so k_bar and v_bar are summed over the heads in their order. Rows whose scores are
+// all
+// masked contribute nothing to q_bar and k_bar.
 //
 // The heads share one k and v: the results are the q_bar of each head, and rows of k_bar and v_bar,
 // which are summed over the heads in their order.
 //
-// attention_grad: all three in one pass. attention_grad_columns: rows [begin, end) of k_bar and
-// v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar;
+// attention_grad: all three results in one pass. attention_grad_columns: rows [begin, end) of k_bar
+// and v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar;
 // `begin` is a multiple of row_block. The last two together give the same bits as attention_grad.
 void attention_grad(std::span<const AttentionGradHead> heads, const AttentionResult& k_bar,
                     const AttentionResult& v_bar);
@@ -82,10 +85,10 @@ struct AttentionTangentHead : AttentionHead {
 void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std::int64_t end,
                        const AttentionResult& out_dot);
 
-// Whether the functions above take heads of that dtype.
+// True if the functions above take heads of this dtype.
 bool attention_takes(DType dtype);
 
-// Opens the library that multiplies. Called by the thread that enqueues, before a worker computes.
+// Opens the library that multiplies. The thread that enqueues calls it before a worker computes.
 void prepare_attention();
 
 }  // namespace shmap::cpu

@@ -13,8 +13,8 @@ struct BackwardMemory {
 };
 BackwardMemory& memory() { return kept_by_thread<BackwardMemory>(); }
 
-// For rows [begin, end) of a head, one element for each row: the values that the gradients of the
-// weights need.
+// Values that the gradients of the weights need: one element of each array for each row in [begin,
+// end) of a head.
 struct RowSums {
   std::int64_t begin;
   float *most, *share, *mean, *factor;
@@ -60,7 +60,7 @@ struct ColumnBlock {
   FloatRows k, v;
 };
 
-// A tile whose rows are those of k: its weights, and the gradients of its scores.
+// A tile whose rows are rows of k: its weights and the gradients of its scores.
 class Tile {
  public:
   Tile(const AttentionGradHead& head, const RowSums& sums, const ColumnBlock& columns,
@@ -102,8 +102,8 @@ class Tile {
   float *weights_, *gradients_;
 };
 
-// The sums of a pass for rows [begin, end) of a result: in the result itself if it is f32, else in
-// scratch memory.
+// The sums of a pass for rows [begin, end) of a result. They are in the result itself if it is f32,
+// else in scratch memory.
 struct Sums {
   Sums(const AttentionResult& to, DType dtype, std::int64_t begin, std::int64_t rows,
        std::int64_t cols, GemmScratch* scratch)

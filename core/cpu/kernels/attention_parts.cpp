@@ -10,7 +10,7 @@ namespace shmap::cpu {
 
 namespace {
 
-// Measured on such tiles: the AVX-512 kernel is faster than the libraries unless it has to
+// Measured on tiles of attention: the AVX-512 kernel is faster than the libraries unless it has to
 // transpose a.
 bool prefers_avx512(const TileProduct& form) {
   static const bool has = gemm_engine_available(GemmEngine::avx512, f32);
@@ -66,14 +66,14 @@ std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int6
 
 namespace {
 
-// A tile as contiguous lines: its rows, which are rows of q or rows of k.
+// A tile as an array of contiguous lines, which are rows of q or rows of k.
 struct Lines {
   std::int64_t count, length;
   float* data;
   std::int64_t ld;
 };
 struct LineOperand {
-  const void* data;  // the operand of the tile's first score
+  const void* data;  // element for the tile's first score
   std::int64_t line, item;
 };
 

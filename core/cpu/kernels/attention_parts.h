@@ -1,4 +1,4 @@
-// The parts that the passes of attention share: tiles of scores, and operands as f32.
+// Code that the passes of attention share: tiles of scores, and operands as f32.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -21,19 +21,20 @@ inline float* floats(GemmScratch& scratch, std::int64_t count) {
   return static_cast<float*>(scratch.get(static_cast<std::size_t>(count) * sizeof(float)));
 }
 
-// f32, row-major.
+// A row-major matrix of f32.
 struct FloatRows {
   const float* data;
   std::int64_t ld;
 };
-// Rows [begin, begin + rows): in place if they are f32, else converted.
+// Returns rows [begin, begin + rows) of m as f32: m's own memory if it is f32, else a converted
+// copy.
 FloatRows float_rows(const AttentionMatrix& m, DType dtype, std::int64_t begin, std::int64_t rows,
                      std::int64_t cols, GemmScratch& scratch);
 // Writes rows of f32 to a result of dtype `dtype`.
 void put_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t cols,
               const AttentionResult& to, std::int64_t begin, DType dtype);
 
-// c = op(a) · op(b), or with `add` c += that: c is m × n, the sums are over k.
+// c = op(a) · op(b), or c += op(a) · op(b) with `add`. c is m × n; the sums are over k.
 struct TileProduct {
   bool trans_a = false, trans_b = false;
 };
@@ -44,18 +45,18 @@ void multiply(TileProduct form, std::int64_t m, std::int64_t n, std::int64_t k, 
 struct ScoreTile {
   std::int64_t row, rows, column, columns;
 };
-// The number of leading columns of a row block that are not all masked.
+// The number of leading columns of a row block after which all columns are masked.
 std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int64_t rows);
-// Whether the causal mask masks all scores of a tile.
+// True if the causal mask masks all scores of a tile.
 inline bool is_beyond(const AttentionHead& head, const ScoreTile& t) {
   return t.column >= live_columns(head, t.row, t.rows);
 }
-// Turns products of q and k into scores, except for a scale, which is returned. `by_columns`: a row
-// of the tile is a row of k.
+// Turns products of q and k into scores that still have to be multiplied by the returned scale.
+// `by_columns`: rows of the tile are rows of k.
 float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_columns, float* scores,
                     std::int64_t ld);
 
-// Whether all scores of a row are masked, given the row's largest score.
+// True if all scores of a row are masked, given the row's largest score.
 inline bool is_dead(const AttentionHead& head, float most) {
   return (head.causal || head.mask.data != nullptr) && most == head.masked;
 }

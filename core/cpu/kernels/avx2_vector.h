@@ -12,7 +12,7 @@ namespace shmap::cpu {
 
 inline constexpr std::int64_t kAvx2Bytes = 32;
 
-// The first `count` lanes of a vector: `bits` for loads. A store of some lanes stores halves,
+// The first `count` lanes of a vector. Loads use `bits`. A store of some lanes stores halves,
 // quarters and eighths instead: a masked store takes dozens of operations on AMD's CPUs.
 struct Avx2Mask {
   __m256i bits;

@@ -1,9 +1,10 @@
-// Products of f32 and f64 by AVX-512: 14 rows by two vectors of sums stay in registers over a block
-// of k, of which every element of a is broadcast to two fused operations.
+// Products of f32 and f64 with AVX-512. The sums of 14 rows by two vectors stay in registers for a
+// block of k; each element of a is broadcast and used by two fused operations.
 //
-// A block of b is packed into panels of two vectors of columns that stay in the second cache while
-// all rows of a pass; of those a tile of 14 at a time is copied to where no two of its lines meet
-// in the first cache. So the inner loop reads one stream, b, and fetches it ahead.
+// A block of b is packed into panels of two vectors of columns, which stay in the second-level
+// cache for all rows. A tile of 14 rows of a at a time is copied to memory where no two of its
+// lines share a set of the first-level cache. So the inner loop reads one stream, b, and prefetches
+// it.
 #include "core/cpu/kernels/gemm_engines.h"
 
 #if defined(__x86_64__)
@@ -22,11 +23,11 @@ namespace {
 
 constexpr std::int64_t kRows = 14;
 
-// Measured with 48 KiB of first and 2 MiB of second cache.
-constexpr std::int64_t kBlockBytes = 1 << 20;  // of a block of b
-constexpr std::int64_t kAheadB = 1024;         // bytes
+// Measured with a first-level cache of 48 KiB and a second-level cache of 2 MiB.
+constexpr std::int64_t kBlockBytes = 1 << 20;  // most bytes of a block of b
+constexpr std::int64_t kAheadB = 1024;         // bytes of b to prefetch ahead
 
-// AMD's family of Zen 5, whose units are as wide as these vectors; Zen 4 has narrower ones.
+// True on AMD's Zen 5, whose units are as wide as these vectors; Zen 4 has narrower ones.
 bool zen5_or_later() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
@@ -34,9 +35,9 @@ bool zen5_or_later() {
   return family >= 0x1a;
 }
 
-// Whether what is read next, of a, b and c, is fetched while something else is multiplied or
-// packed, and b is packed by a few panels at a time. On Zen 5 that makes products of operands that
-// are not in the second cache 3 to 10 % faster, on Intel's CPUs 1 to 2 % slower.
+// True if the next elements of a, b and c are prefetched during other work, and b is packed a few
+// panels at a time. On Zen 5 that makes products of operands that are not in the second-level cache
+// 3 to 10 % faster, on Intel's CPUs 1 to 2 % slower.
 bool fetches_ahead() {
   static const bool does = zen5_or_later();
   return does;
@@ -45,11 +46,12 @@ bool fetches_ahead() {
 template <class T>
 using Vector = Avx512Vector<T>;
 
-// How products of T are cut.
+// The block sizes of products of T.
 template <class T>
 struct Cut {
   static constexpr std::int64_t size = sizeof(T), lanes = kAvx512Bytes / size, panel = 2 * lanes;
-  // Longer sums are cut into blocks of k: a tile of a has room in the first cache beside a panel.
+  // Longer sums are cut into blocks of k, so that a tile of a fits into the first-level cache
+  // beside a panel.
   static constexpr std::int64_t max_k = 256;
   static constexpr std::int64_t max_k_across = size == 8 ? 144 : 256;
   static constexpr std::int64_t ld_a = max_k + lanes;
@@ -57,9 +59,9 @@ struct Cut {
   static constexpr std::int64_t block_b = kBlockBytes / size;  // elements
 };
 
-// c = or, with add, += the product of a tile of a and a panel of b. Elements of a that follow one
-// another along k do so in the tile too, and its rows are Cut::ld_a apart; with `across` the rows
-// follow one another, which is how a transposed matrix is read, and steps of k are ld_across apart.
+// Computes c = or, with `add`, c += the product of a tile of a and a panel of b. In the tile,
+// elements along k are contiguous and rows are Cut::ld_a apart. With `across`, which is how a
+// transposed matrix is read, rows are contiguous and elements along k are ld_across apart.
 template <class T, int rows, bool across>
 SHMAP_AVX512 void multiply(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc,
                            bool add) {
@@ -112,7 +114,7 @@ constexpr Multiply<T> kMultiply[kRows + 1] = {nullptr,
                                               multiply<T, 13, across>,
                                               multiply<T, 14, across>};
 
-// The first columns of a tile of whole panels to where they belong.
+// Stores the first columns of a tile of sums in c.
 template <class T>
 SHMAP_AVX512 void put(const T* tile, std::int64_t rows, std::int64_t cols, T* c, std::int64_t ldc,
                       bool add) {
@@ -159,7 +161,7 @@ SHMAP_AVX512 void transpose_16(const float* src, std::int64_t ld, float* dst, st
     r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
     r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
   }
-  constexpr int even = 0x88, odd = 0xdd;  // of the parts of 4 floats of both operands
+  constexpr int even = 0x88, odd = 0xdd;  // for parts of 4 floats of both operands
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     const __m512 e0 = _mm512_shuffle_f32x4(r[i], r[i + 4], even);
@@ -173,7 +175,7 @@ SHMAP_AVX512 void transpose_16(const float* src, std::int64_t ld, float* dst, st
   }
 }
 
-// kb elements of each of `cols` columns of a transposed b, as a panel.
+// Packs kb elements of each of `cols` columns of a transposed b into a panel.
 template <class T>
 SHMAP_AVX512 void pack_across(const T* from, std::int64_t ldb, std::int64_t kb, std::int64_t cols,
                               T* to) {
@@ -194,7 +196,7 @@ SHMAP_AVX512 void pack_across(const T* from, std::int64_t ldb, std::int64_t kb, 
   transposed(to + l * panel, panel, from + l, ldb, kb - l, cols);
 }
 
-// kb rows of b from k0 on, of nb columns from n0 on, as panels padded with zeros.
+// Packs kb rows of b from k0 on and nb columns from n0 on into panels, padded with zeros.
 template <class T>
 SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::int64_t n0,
                          std::int64_t nb, T* panels) {
@@ -229,7 +231,7 @@ SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::i
   }
 }
 
-// Rows of kb elements of a, as a tile.
+// Copies rows of kb elements of a into a tile.
 template <class T>
 SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std::int64_t k0,
                          std::int64_t kb, T* tile) {
@@ -251,8 +253,8 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
   }
 }
 
-// The rows of a that the next tile reads: with each panel of this tile a share of them is
-// prefetched. Not for a transposed a, whose products were slower with it.
+// Prefetches the rows of a that the next tile reads, a few bytes with each panel of this tile. Not
+// used for a transposed a, whose products were slower with it.
 template <class T>
 struct FetchedRows {
   const T* row;
@@ -277,7 +279,7 @@ struct FetchedRows {
   }
 };
 
-// To be read or written when the sums of a tile are complete.
+// Prefetches the rows of c that are read or written once the sums of a tile are complete.
 template <class T>
 void fetch_tile(T* c, std::int64_t rows, std::int64_t ldc) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -286,7 +288,7 @@ void fetch_tile(T* c, std::int64_t rows, std::int64_t ldc) {
   }
 }
 
-struct Panels;  // which names the scratch memory
+struct Panels;  // distinguishes this scratch memory from others
 
 template <class T>
 SHMAP_AVX512 void run_of(const Gemm& g) {
@@ -295,7 +297,7 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
   const std::int64_t n_block = even_block(g.n, C::block_b / k_block, C::panel);
   constexpr std::int64_t tile_size = std::max(kRows * C::ld_a, C::max_k_across * C::ld_across);
   constexpr std::int64_t sums_size = kRows * C::panel;
-  // Past its end kAheadB is fetched, never read.
+  // Up to kAheadB bytes past the end of this memory are prefetched, but never read.
   T* const tile = static_cast<T*>(kept_by_thread<GemmScratch, Panels>().get(
       static_cast<std::size_t>(C::size * (tile_size + sums_size + n_block * k_block))));
   T* const sums = tile + tile_size;

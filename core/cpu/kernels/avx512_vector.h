@@ -1,7 +1,7 @@
 // Vectors of AVX-512, for the .cpp files of kernels that are written for it; x86 alone.
 #pragma once
 #if !defined(__clang__)
-// GCC 12's headers start from such values.
+// GCC 12's headers start from uninitialized values.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
@@ -16,8 +16,8 @@ namespace shmap::cpu {
 
 inline constexpr std::int64_t kAvx512Bytes = 64;
 
-// The operations on a vector of T. Of a broadcast GCC, left to itself, reads the element twice, as
-// an operand of both operations, and the loads become what the loop waits for.
+// The operations on a vector of T. `broadcast` is assembly because GCC would otherwise load the
+// element twice, as an operand of both operations that use it, and the loop would wait for loads.
 template <class T>
 struct Avx512Vector;
 #define SHMAP_VECTOR(T, Vec, Mask_, suffix, broadcast_instruction)                     \

@@ -7,7 +7,7 @@ namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
 namespace bf16_hn = hwy::HWY_NAMESPACE;
-using WideTag = bf16_hn::ScalableTag<float>;                // what is computed
+using WideTag = bf16_hn::ScalableTag<float>;                // the dtype of the arithmetic
 using NarrowTag = bf16_hn::Rebind<std::uint16_t, WideTag>;  // the same values in memory
 
 HWY_INLINE bf16_hn::Vec<WideTag> widened_bf16(bf16_hn::Vec<NarrowTag> x) {
@@ -15,7 +15,7 @@ HWY_INLINE bf16_hn::Vec<WideTag> widened_bf16(bf16_hn::Vec<NarrowTag> x) {
   return bf16_hn::BitCast(WideTag{}, bf16_hn::ShiftLeft<16>(bf16_hn::PromoteTo(bits, x)));
 }
 
-// To the nearest bf16 value, ties to even; a NaN becomes a quiet NaN with its upper bits.
+// Rounds to the nearest bf16 value, ties to even; a NaN becomes a quiet NaN with its upper bits.
 HWY_INLINE bf16_hn::Vec<NarrowTag> narrowed_bf16(bf16_hn::Vec<WideTag> x) {
   const WideTag d;
   const bf16_hn::RebindToUnsigned<WideTag> du;
@@ -27,7 +27,7 @@ HWY_INLINE bf16_hn::Vec<NarrowTag> narrowed_bf16(bf16_hn::Vec<WideTag> x) {
   const auto quiet = bf16_hn::Or(high, bf16_hn::Set(du, 0x40));
   const auto bits = bf16_hn::IfThenElse(bf16_hn::IsNaN(x), bf16_hn::BitCast(d, quiet),
                                         bf16_hn::BitCast(d, rounded));
-  // Below 2^16, so that nothing saturates.
+  // The bits are below 2^16, so that nothing saturates.
   return bf16_hn::DemoteTo(NarrowTag{}, bf16_hn::BitCast(di, bits));
 }
 

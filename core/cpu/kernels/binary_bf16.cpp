@@ -32,7 +32,7 @@ struct Mul {
 struct Div {
   static HWY_INLINE V run(V a, V b) { return hn::Div(a, b); }
 };
-// Max and Min of vectors return b where either is a NaN.
+// hn::Max and hn::Min return b if either operand is a NaN.
 struct Max {
   static HWY_INLINE V run(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 };

@@ -33,8 +33,8 @@ struct Xor {
   }
 };
 
-// Amounts beyond the width are replaced before the shift, which they would make undefined. Here T
-// is unsigned.
+// Shift amounts beyond the width are replaced before the shift, which would otherwise be undefined.
+// T is unsigned here.
 template <class T>
 inline constexpr T kWidth = std::numeric_limits<T>::digits;
 struct ShiftLeft {

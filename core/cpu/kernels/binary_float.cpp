@@ -37,7 +37,7 @@ struct Div {
     return a / b;
   }
 };
-struct Max {  // a NaN in b fails the comparison, one in a the second
+struct Max {  // a NaN in b fails the first comparison, a NaN in a the second
   template <class T>
   static T run(T a, T b) {
     const T larger = a > b ? a : b;

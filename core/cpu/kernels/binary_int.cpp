@@ -56,9 +56,9 @@ template <class T>
 T negated(T a) {
   return static_cast<T>(Wide<T>{0} - static_cast<Wide<T>>(a));
 }
-// a / b for a b that is neither 0 nor -1. Types of up to 32 bits go through floats, which have
-// vector division: a quotient that is no integer is further from any integer than the rounding
-// error.
+// Returns a / b for a b that is neither 0 nor -1. Types of up to 32 bits use floats, which have
+// vector division: a quotient that is not an integer is further from every integer than the
+// rounding error.
 template <class T>
 T plain_quotient(T a, T b) {
   if constexpr (sizeof(T) <= 2)
@@ -117,9 +117,9 @@ struct Pow {
 __extension__ typedef unsigned __int128 Uint128;
 __extension__ typedef __int128 Int128;
 
-// For numbers below 2^50; b neither 0 nor -1. A quotient that is no integer lies at least 2^-50 of
-// its own size below the next integer. The inverse is rounded up by less than that, but by enough
-// that no integer quotient comes out too small.
+// Divides numbers below 2^50 by b, which is neither 0 nor -1. A quotient that is not an integer is
+// at least 2^-50 of its size below the next integer. The inverse is rounded up by less than that,
+// but by enough that no integer quotient comes out too small.
 template <class T>
 class Inverse {
  public:
@@ -137,10 +137,10 @@ class Inverse {
 };
 
 template <class T>
-class Divisor;  // of 64 bits
+class Divisor;  // for 64-bit integers
 inline int bits_below(std::uint64_t b) { return b <= 1 ? 0 : 64 - std::countl_zero(b - 1); }
 template <>
-class Divisor<std::uint64_t> {  // not 0
+class Divisor<std::uint64_t> {  // the divisor is not 0
  public:
   explicit Divisor(std::uint64_t b) {
     const int bits = bits_below(b);
@@ -158,7 +158,7 @@ class Divisor<std::uint64_t> {  // not 0
   int first_, second_;
 };
 template <>
-class Divisor<std::int64_t> {  // not 0
+class Divisor<std::int64_t> {  // the divisor is not 0
  public:
   explicit Divisor(std::int64_t b) : sign_(b < 0 ? ~std::uint64_t{0} : 0) {
     const std::uint64_t size = (static_cast<std::uint64_t>(b) ^ sign_) - sign_;
@@ -189,7 +189,7 @@ bool are_below_2_50(const T* x, std::int64_t n) {
   return all < (U{1} << 50);
 }
 
-// x[i] / by, or the remainder.
+// Computes x[i] / by, or the remainder, for all i < n.
 template <class Op, class D, class T>
 void divide_all(const D& divisor, const T* x, T by, T* o, std::int64_t n) {
   SHMAP_INDEPENDENT

@@ -15,7 +15,7 @@ using CastFn = void (*)(const void* in, void* out, std::int64_t n);
 // integer by truncation, saturated, NaN becoming 0; anything becomes bool as x != 0 (NaN: true).
 CastFn cast_kernel(DType from, DType to);
 
-// f32 -> f32: what a cast to bf16 and back gives.
+// Returns the kernel f32 -> f32 that gives the value of a cast to bf16 and back.
 CastFn round_to_bf16_kernel();
 // f32 -> bf16 for values that are already rounded to bf16; the lower bits of other values are cut.
 CastFn rounded_to_bf16_kernel();

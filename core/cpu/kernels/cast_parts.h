@@ -1,4 +1,4 @@
-// The lookups that cast_kernel puts together.
+// Look-up functions that cast_kernel combines.
 #pragma once
 #include "core/cpu/kernels/cast.h"
 
@@ -6,7 +6,7 @@ namespace shmap::cpu {
 
 CastFn cast_plain_kernel(DType from, DType to);  // among bool, integers, f32 and f64
 
-// Between f32 and the half types.
+// Conversions between f32 and the half types.
 CastFn half_to_f32_kernel(DType half);
 CastFn f32_to_half_kernel(DType half);
 

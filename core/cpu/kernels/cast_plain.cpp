@@ -16,14 +16,14 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// The loop has no branches, so that the compiler vectorises it; the operand of the conversion is
-// always in range.
+// The loop over this function has no branches, so that the compiler vectorises it. The operand of
+// the conversion is always in range.
 template <class T, std::floating_point F>
 T saturated(F x) {
   constexpr F upper = F{2} * static_cast<F>(T{1} << (std::numeric_limits<T>::digits - 1));
   constexpr F lower = std::is_signed_v<T> ? -upper : F{0};
   using Step = std::conditional_t<sizeof(T) < 4, std::int32_t, T>;
-  F inside = x < upper ? x : F{0};  // NaN too
+  F inside = x < upper ? x : F{0};  // a NaN becomes 0
   inside = inside > lower ? inside : lower;
   const T converted = static_cast<T>(static_cast<Step>(inside));
   return x >= upper ? std::numeric_limits<T>::max() : converted;
@@ -32,7 +32,7 @@ T saturated(F x) {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-// To integers of 8 and 16 bits, whose limits are exact as floats.
+// Converts to integers of 8 and 16 bits, whose limits are exact as floats.
 template <class To>
 void convert_short(const void* in, void* out, std::int64_t n) {
   using D = hn::ScalableTag<float>;

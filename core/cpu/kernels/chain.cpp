@@ -24,9 +24,9 @@ namespace {
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::int64_t kStep = hn::MaxLanes(D{});
-constexpr std::int64_t kGroup = 8 * kStep;  // elements in registers at once
+constexpr std::int64_t kGroup = 8 * kStep;  // elements that are in registers at once
 
-// As the kernels of two operands treat NaNs: hn::Max returns b where b is a NaN; a NaN in a is
+// Treat NaNs as the kernels of two operands do: hn::Max returns b if b is a NaN; a NaN in a is
 // tested for.
 HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
@@ -37,7 +37,7 @@ HWY_INLINE V widened(hn::Vec<Half> x) {
   return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(U{}, x)));
 }
 HWY_INLINE hn::Vec<Half> upper_half(V x) {
-  const hn::RebindToSigned<D> d;  // below 2^16, so that nothing saturates
+  const hn::RebindToSigned<D> d;  // the bits are below 2^16, so that nothing saturates
   return hn::DemoteTo(Half{}, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(U{}, x))));
 }
 // Rounds to the nearest bf16 value, ties to even; a NaN becomes a quiet NaN.
@@ -50,7 +50,7 @@ HWY_INLINE V rounded(V x) {
   const auto bits = hn::BitCast(u, hn::IfThenElse(hn::IsNaN(x), quiet, near));
   return hn::BitCast(D{}, hn::And(bits, hn::Set(u, 0xffff0000u)));
 }
-// As rounded(), for numbers and for quiet NaNs that are bf16 values already, which stay unchanged.
+// Does the same as rounded() if all NaNs are quiet NaNs of bf16, which stay unchanged.
 HWY_INLINE V rounded_bf16(V x) {
   const U u;
   const auto f = hn::BitCast(u, x);
@@ -89,8 +89,8 @@ struct Target {
   }
 };
 
-// Two vectors of f32 from 2 * kStep bf16 values at `at`: those at even places, and those at odd
-// ones. This takes one operation a vector, where widened() takes two.
+// Two vectors of f32 from the 2 * kStep bf16 values at `at`: the values with even indices, and
+// those with odd indices. This takes one operation per vector; widened() takes two.
 struct Pair {
   V even, odd;
 };
@@ -101,18 +101,19 @@ HWY_INLINE Pair load_pair(const std::uint16_t* at) {
           hn::BitCast(D{}, hn::And(both, hn::Set(u, 0xffff0000u)))};
 }
 
-// How the elements of a group lie in its eight vectors: as they come, or, of bf16 values, in pairs
-// of vectors. In pairs only where no operation reads another array.
+// The order of a group's elements in its eight vectors: the order in memory, or pairs of vectors as
+// load_pair makes them. Pairs are used only if no operation reads another array.
 enum class Lanes : std::uint8_t { in_order, in_pairs };
-// In bf16 values: a cache line, and how far ahead pairs are prefetched (measured on Zen 5: a sum of
-// squares took 178 us without, 160 with it, 163 and 166 twice and four times as far ahead).
+// In bf16 values: a cache line, and how far ahead pairs are prefetched. (Measured on Zen 5: a sum
+// of squares took 178 us without prefetches, 160 us with them; twice and four times as far: 163,
+// 166.)
 constexpr std::int64_t kLine = 32, kAhead = 512;
 
 constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
 }
 
-// Where the values of a group go: its eight vectors, or one vector or the first m elements of one.
+// Stores the eight vectors of a group, past the caches if `around`.
 template <bool around>
 struct Stores {
   Target out;
@@ -128,8 +129,8 @@ struct Stores {
   }
 };
 
-// Reduces in the order of reduce_floats: kLanes running results; vector k of a group belongs to the
-// results from k * kStep on.
+// Reduces in the order of reduce_floats, in kLanes running results. Vector k of a group is combined
+// with the results from k * kStep on.
 template <class Op>
 struct Folds {
   static constexpr int kVectors = static_cast<int>(kLanes<float> / kStep);
@@ -177,8 +178,8 @@ struct Folds {
         break;
     }
   }
-  // Lane 0 of the fold of all lanes but the last step, for vectors in pairs: the vectors with odd
-  // numbers hold the odd places, which that fold would meet in its last step.
+  // Returns the same value as total() if the vectors are in pairs. The vectors with odd numbers
+  // hold the elements with odd indices, which total() would combine in its last step.
   HWY_INLINE float total_of_pairs() {
     if constexpr (kVectors == 8) {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
@@ -196,12 +197,12 @@ struct Folds {
   }
 };
 
-// Passes on the vectors of a group that has `count` elements in pairs; the others become neutral.
+// Reduces a group of which only `count` elements exist, in pairs; the others become neutral.
 template <class Op>
 struct SomePairs {
   Folds<Op> folds;
   std::int64_t count;
-  HWY_INLINE V some(int k, V a) const {  // of vector k
+  HWY_INLINE V some(int k, V a) const {  // replaces the missing elements of vector k
     const std::int64_t here = (count - k / 2 * 2 * kStep + 1 - k % 2) / 2;
     const auto lanes = static_cast<std::size_t>(std::clamp<std::int64_t>(here, 0, kStep));
     return hn::IfThenElse(hn::FirstN(D{}, lanes), a, hn::Set(D{}, static_cast<float>(Op::neutral)));
@@ -304,8 +305,8 @@ void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t
   to = sink;
 }
 
-// Runs kVectors vectors at `i`, or the first `m` elements of one vector: the rest of a call after
-// its groups, or all of a short row. There is one jump for each operation.
+// Runs kVectors vectors at `i`, or the first `m` elements of one vector. Used for the elements of a
+// call beyond its whole groups, and for short rows. There is one jump for each operation.
 template <int kVectors, bool whole>
 HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64_t i, std::size_t m,
                             V (&a)[kVectors]) {
@@ -367,8 +368,8 @@ HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64
   }
 }
 
-// Passes whole vectors from i on, several at a time, to each(number, place, vector). Returns the
-// position from which less than a vector is left.
+// Calls each(number, position, vector) for the whole vectors from i on, several at a time. Returns
+// the position from which less than a vector is left.
 template <class Each>
 HWY_INLINE std::int64_t run_whole_vectors(const ChainOp* ops, int count, Source in, std::int64_t i,
                                           std::int64_t end, Each each) {
@@ -431,13 +432,13 @@ float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, s
   return folds.total();
 }
 
-// As fold_piece, for bf16 values that are loaded in pairs.
+// Does the same as fold_piece for bf16 values that are loaded in pairs.
 template <class Op>
 float fold_pairs(const ChainOp* ops, int count, Source in, std::int64_t begin, std::int64_t n) {
   Folds<Op> folds(static_cast<float>(Op::neutral));
   const std::int64_t end = begin + n, whole = begin + n / kGroup * kGroup;
   if (begin < whole) run_groups<Lanes::in_pairs>(ops, count, in, folds, begin, whole);
-  if (whole < end) {  // through a copy that is a whole group
+  if (whole < end) {  // uses a copy that is a whole group
     alignas(64) std::uint16_t rest[kGroup] = {};
     std::memcpy(rest, static_cast<const std::uint16_t*>(in.at) + whole,
                 static_cast<std::size_t>(end - whole) * sizeof(rest[0]));
@@ -460,7 +461,7 @@ void fold_row(const ChainOp* ops, int count, const void* from, float* out, std::
   constexpr std::int64_t kPiece = ReduceScratch::kPiece;
   const Source in{from, count > 0 && ops[0].code == ChainCode::widen};
   if (in.half) ++ops, --count;
-  // Fewer elements than a few groups are not worth the copy of the last one.
+  // The copy of the last group pays only if there are at least a few groups.
   const bool in_pairs = in.half && n >= 4 * kGroup && !reads_arrays(ops, count);
   const auto fold_some = in_pairs ? fold_pairs<Op> : fold_piece<Op>;
   if (n <= kPiece) {

@@ -16,7 +16,7 @@ enum class ChainCode : std::uint8_t {
   none,
   widen,       // first operation of a chain only: `in` is bf16
   round,       // to the nearest bf16 value, as f32
-  round_bf16,  // as round, for bf16 values whose NaNs are all quiet: rounded as if they were
+  round_bf16,  // like round, for bf16 values whose NaNs are all quiet: rounded as if they were
                // numbers, they stay NaNs
   narrow,      // last operation of a chain only: `out` is bf16; the value is already rounded to
                // bf16
@@ -24,13 +24,13 @@ enum class ChainCode : std::uint8_t {
 };
 #undef SHMAP_ENUMERATOR
 
-// The operand of an operation besides the value that the chain passes on.
+// The order of an operation's operands: `value` is what the chain passes on, `other` an operand.
 enum class ChainForm : std::uint8_t {
   vector,        // value op other[i]
   scalar,        // value op *other
   vector_first,  // other[i] op value
   scalar_first,  // *other op value
-  self,          // value op value; and operations of one operand
+  self,          // value op value; also operations of one operand
 };
 
 struct ChainOp {

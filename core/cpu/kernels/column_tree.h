@@ -27,16 +27,16 @@ class ColumnTree {
   std::byte* at(std::int64_t i) const { return memory_ + i * leaf_bytes_; }
 
   TreeFn pair_;
-  TreeFn group_[4] = {};  // for 1 << i rows; for one row, a copy
+  TreeFn group_[4] = {};  // kernels for 1 << i rows; a single row is copied
   bool half_;
   std::int64_t cols_, row_bytes_, leaf_bytes_;
   std::byte* memory_;
-  std::int64_t depth_ = 0;  // number of places for leaves that hold a subtree
+  std::int64_t depth_ = 0;  // number of leaves in memory that hold a subtree
   std::uint64_t leaves_ = 0;
 };
 
-// out[cols] of `dtype` from partials[count, cols]: the results of ColumnTrees for rows [0, n), [n,
-// 2 n), …, where n is a power of two and at least eight.
+// Computes out[cols] of `dtype` from partials[count, cols], the results of ColumnTrees for rows [0,
+// n), [n, 2 n), …, where n is a power of two and at least eight.
 void reduce_column_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                             std::int64_t cols, void* out);
 

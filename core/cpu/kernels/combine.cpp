@@ -14,7 +14,7 @@
 namespace shmap::cpu {
 namespace {
 
-// The constants of one call, and the p leaves of the tree: each is a rank, or two ranks folded.
+// The constants of one call, and the p leaves of the tree. A leaf is one rank, or two ranks folded.
 class Combine {
  public:
   Combine(Reduction op, DType dtype, const void* const* ranks, int n)
@@ -93,7 +93,7 @@ class Combine {
   const CastFn widen_, narrow_;
 };
 
-// The kernel that combines all ranks at once, in place; nullptr where there is none.
+// Returns the kernel that combines all ranks at once, in place, or nullptr if there is none.
 TreeFn direct_kernel(Reduction op, DType dtype, int n) {
   const bool direct = n == 2 || n == 4 || n == 8;
   return direct && reduce_partial_dtype(dtype) == dtype ? tree_kernel(op, dtype, n) : nullptr;

@@ -7,7 +7,7 @@ namespace {
 
 #if SHMAP_VECTORS
 #if HWY_TARGET == HWY_AVX2
-// For each mask of eight lanes the numbers of the lanes that are set, in ascending order, then
+// For each mask of eight lanes: the indices of the lanes that are set, in ascending order, then
 // zeros.
 constexpr std::array<std::uint8_t, 256 * 8> make_lanes_kept() {
   std::array<std::uint8_t, 256 * 8> lanes = {};
@@ -19,7 +19,7 @@ constexpr std::array<std::uint8_t, 256 * 8> make_lanes_kept() {
 alignas(64) constexpr std::array<std::uint8_t, 256 * 8> kLanesKept = make_lanes_kept();
 #endif
 
-// Which lanes of vectors of D, of eight lanes or sixteen, are kept.
+// The lanes to keep of vectors of D, which have eight or sixteen lanes.
 template <class D>
 struct Kept {
   using Mask = hwy::HWY_NAMESPACE::Mask<D>;
@@ -27,7 +27,7 @@ struct Kept {
   static_assert(sizeof(hwy::HWY_NAMESPACE::TFromD<D>) == 4);
 
 #if HWY_TARGET == HWY_AVX2
-  // hn::Compress has its table in a local variable, which GCC copies to the stack, 1 KiB, for each
+  // hn::Compress has its table in a local variable, which GCC copies to the stack (1 KiB) in each
   // call.
   HWY_INLINE explicit Kept(Mask mask) {
     namespace hn = hwy::HWY_NAMESPACE;
@@ -40,7 +40,7 @@ struct Kept {
     lanes = hn::IndicesFromVec(
         D{}, hn::PromoteTo(d, hn::LoadU(bytes, kLanesKept.data() + std::size_t{bits[0]} * 8)));
   }
-  // The lanes of v that are kept, one after another; what stands behind them is unspecified.
+  // Moves the kept lanes of v to the front, in order; the lanes after them are unspecified.
   HWY_INLINE V compressed(V v) const { return hwy::HWY_NAMESPACE::TableLookupLanes(v, lanes); }
   decltype(hwy::HWY_NAMESPACE::IndicesFromVec(
       D{}, hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::RebindToSigned<D>>{})) lanes;

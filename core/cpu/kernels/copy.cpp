@@ -18,27 +18,27 @@ namespace {
 
 using std::int64_t;
 
-// From this size on a copy of long runs stores past the caches: see bench/copy_bench.cpp.
+// A copy of at least so many bytes in long runs stores past the caches: see bench/copy_bench.cpp.
 constexpr int64_t kStreamBytes = int64_t{1} << 22;
-constexpr int64_t kLongRun = 1024;  // bytes; of shorter runs too much is parts of lines
+constexpr int64_t kLongRun = 1024;  // bytes; a shorter run has too many partial lines
 
 struct Dim {
   int64_t extent, dst, src;
 };
 
-// The copy with as few dims as possible, the outermost first. The innermost run has `item` bytes,
-// which may be more than one element.
+// The copy as loops over as few dims as possible, the outermost first. The innermost run has `item`
+// bytes, which may be more than one element.
 struct Plan {
   int rank = 0;
-  Dim dim[kMaxRank + 1];  // one more, for a dim that is cut in two
+  Dim dim[kMaxRank + 1];  // one more, since a dim may be cut in two
   int64_t item = 0;
   const char* src = nullptr;
   char* dst = nullptr;
   bool empty = false;
 };
 
-// Whether outer dim a and inner dim b can be merged: a step of a is the whole range of b on both
-// sides.
+// True if outer dim a and inner dim b can be merged: a step of a spans all of b, in the source and
+// the destination.
 bool mergeable(const Dim& a, const Dim& b) {
   return a.dst == b.dst * b.extent && a.src == b.src * b.extent;
 }
@@ -87,7 +87,7 @@ void copy_items(char* dst, const char* src, int64_t count, int64_t dst_step, int
   for (int64_t i = 0; i < count; ++i) std::memcpy(dst + i * dst_step, src + i * src_step, kBytes);
 }
 
-// One dim of items.
+// Copies the items along one dim.
 void copy_line(char* dst, const char* src, const Dim& d, int64_t item) {
   if (d.src == 0 && d.dst == item && d.extent * item > 64 && item <= INT32_MAX)
     return fill(dst, src, static_cast<int>(item), d.extent);
@@ -136,8 +136,8 @@ int64_t bytes_of(const Plan& p) {
   return bytes;
 }
 
-// The dim other than the innermost along which src is contiguous, so that the two dims form a
-// transpose of items; -1 where there is none, or a transpose would not be faster.
+// Returns the dim, other than the innermost, along which src is contiguous: the two dims form a
+// transpose of items. Returns -1 if there is none or a transpose would not be faster.
 int transposed_dim(const Plan& p) {
   if (p.rank < 2 || (p.item != 1 && p.item != 2 && p.item != 4 && p.item != 8)) return -1;
   const Dim& inner = p.dim[p.rank - 1];
@@ -147,8 +147,8 @@ int transposed_dim(const Plan& p) {
   return -1;
 }
 
-// Where the innermost dim is short, exchanges it with a longer dim, cut into stretches that stay in
-// the first-level cache while the short dim passes over them.
+// Exchanges a short innermost dim with a longer dim. The longer dim is cut into stretches that stay
+// in the first-level cache while the short dim passes over them.
 void lengthen_inner(Plan& p) {
   constexpr int64_t short_extent = 8, stretch = 512;
   if (p.rank < 2 || p.dim[p.rank - 1].extent >= short_extent) return;
@@ -171,12 +171,12 @@ void drop_dim(Plan& p, int dim) {
   --p.rank;
 }
 
-// Shorter lines are copied as fast item by item.
+// Lines shorter than this are copied just as fast item by item.
 constexpr int64_t kShortLine = 16;
 
-// Copies single items that on both sides are contiguous in lines or in a few lines together, or lie
-// a few items apart.
-// Returns whether the copy had this form; it is then done.
+// Copies single items that are contiguous in lines or in a few lines together in both arrays, or
+// that are a few items apart. Returns false, and copies nothing, if the copy does not have this
+// form.
 bool run_short(Plan& p) {
   if (p.rank == 0) return false;
   const auto item = static_cast<int>(
@@ -190,7 +190,7 @@ bool run_short(Plan& p) {
     for_each(p, p.rank, [&](char* dst, const char* src) { turn(src + begin, dst, inner.extent); });
     return true;
   }
-  for (int d = p.rank - 2; d >= 0; --d) {  // a few rows of dst
+  for (int d = p.rank - 2; d >= 0; --d) {  // dst has a few rows
     const Dim few = p.dim[d];
     if (few.src != item || inner.src != few.extent * item || inner.extent < kShortLine) continue;
     const DealFn deal = deal_kernel(item, few.extent);
@@ -212,7 +212,7 @@ bool run_short(Plan& p) {
     }
   }
   if (p.rank < 2) return false;
-  const Dim line = p.dim[p.rank - 2];  // a few rows of src, or one row several times
+  const Dim line = p.dim[p.rank - 2];  // src has a few rows, or one row is repeated
   if (line.src != item || line.dst != inner.extent * item || line.extent < kShortLine) return false;
   const WeaveFn weave = weave_kernel(item, inner.extent);
   if (weave == nullptr) return false;
@@ -225,7 +225,7 @@ bool run_short(Plan& p) {
   return true;
 }
 
-// around: whether the whole copy, of which p may be a part, is larger than the caches.
+// around: the whole copy, of which p may be a part, is larger than the caches.
 void run(Plan p, bool around) {
   if (p.empty) return;
   if (p.rank == 0) return copy_bytes(p.dst, p.src, p.item);
@@ -250,7 +250,7 @@ void run(Plan p, bool around) {
   for_each(p, p.rank - 1, [&](char* dst, const char* src) { copy_line(dst, src, inner, p.item); });
 }
 
-constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
+constexpr int64_t kPartBytes = 64 << 10;  // a part of fewer bytes is not worth another thread
 
 }  // namespace
 

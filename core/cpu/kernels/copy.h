@@ -13,11 +13,11 @@ using shmap::StridedCopy;
 
 void copy_strided(const StridedCopy& copy);
 
-// How many parts are best for `workers` threads; and the copy of one part.
+// The best number of parts for `workers` threads, and the copy of one part.
 int copy_parts(const StridedCopy& copy, int workers);
 void copy_strided_part(const StridedCopy& copy, int part, int parts);
 
-// `bytes` contiguous bytes: memcpy, with non-temporal stores where that is faster.
+// Copies `bytes` contiguous bytes: memcpy, with non-temporal stores where that is faster.
 void copy_bytes(void* dst, const void* src, std::int64_t bytes);
 
 }  // namespace shmap::cpu

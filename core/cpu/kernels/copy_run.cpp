@@ -11,8 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// From the last byte to the first, so that no load follows stores to the same place of another
-// page, for which a processor that compares places alone would wait.
+// Copies from the last byte to the first. Then no load follows a store to an address that differs
+// by a multiple of the page size; some processors compare only the lower bits and would wait.
 void copy_backwards(std::byte* dst, const std::byte* src, std::int64_t bytes) {
 #if SHMAP_VECTORS
   namespace hn = hwy::HWY_NAMESPACE;
@@ -29,7 +29,8 @@ void copy_backwards(std::byte* dst, const std::byte* src, std::int64_t bytes) {
     hn::StoreU(a, d, to + bytes);
   }
 #else
-  constexpr std::int64_t piece = 1024;  // shorter than what memcpy copies by a string instruction
+  constexpr std::int64_t piece = 1024;  // shorter than the runs that memcpy copies by a string
+                                        // instruction
   while (bytes >= piece) {
     bytes -= piece;
     std::memcpy(dst + bytes, src + bytes, piece);

@@ -82,7 +82,7 @@ void weave(const char* const* rows, char* dst, std::int64_t n) {
     for (int j = 0; j < count; ++j) put(dst, i * count + j, get<T>(rows[j], i));
 }
 
-// Whole vectors are loaded, also between the items, as long as another item follows.
+// Loads whole vectors, including the bytes between the items, as long as another item follows.
 template <class T, int step>
 void pick(const char* src, char* dst, std::int64_t n) {
   using D = hn::ScalableTag<T>;

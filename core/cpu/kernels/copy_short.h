@@ -1,5 +1,5 @@
-// Items distributed to a few rows, interleaved from a few rows, taken at a small step, and
-// reversed. In these copies the runs are single items on one side, though the few rows together are
+// Copies that distribute items to a few rows, interleave items of a few rows, take items at a small
+// step, or reverse items. Their runs are single items on one side, though the few rows together are
 // contiguous (channels last to first and back, stacks along the last dim, repeats, every second
 // item, flips). Whole vectors are loaded, reordered and stored.
 #pragma once

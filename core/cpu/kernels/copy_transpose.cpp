@@ -18,7 +18,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPiece = 16;  // bytes: interleaving works within so many
+constexpr int64_t kPiece = 16;  // bytes of the pieces within which vectors interleave
 
 // Blocks of dst pass through these buffers: rows that are a power of two apart would evict each
 // other from a cache, and at its edges a matrix does not fill its last vectors.
@@ -38,7 +38,7 @@ struct Lanes {
   using Vec = hn::Vec<D>;
   static constexpr int64_t kBytes = static_cast<int64_t>(hn::MaxLanes(D{}) * sizeof(Item));
 
-  // The pieces at `from`, from + step, …, side by side.
+  // Loads the pieces at `from`, from + step, … into one vector.
   template <class Tag>
   static HWY_INLINE hn::Vec<Tag> gathered(Tag d, const char* from, int64_t step) {
     if constexpr (hn::MaxLanes(Tag{}) * sizeof(Item) == kPiece) {
@@ -90,7 +90,7 @@ struct Lanes {
 };
 #endif
 
-// Copies `bytes` bytes, of which there are step … 2 step - 1, or fewer.
+// Copies `bytes` bytes, at most 2 step - 1.
 template <int64_t step>
 inline void copy_short(char* to, const char* from, int64_t bytes) {
   if (bytes >= step) {
@@ -101,7 +101,7 @@ inline void copy_short(char* to, const char* from, int64_t bytes) {
   }
 }
 
-// memcpy, inline: for some lines a call takes as long as their copy.
+// memcpy, inline: for a few cache lines the call would take as long as the copy.
 inline void copy_run(char* to, const char* from, int64_t bytes) {
   constexpr int64_t step = 64;
   int64_t at = 0;
@@ -116,9 +116,10 @@ inline void prefetch_run(const char* from, int64_t bytes) {
   __builtin_prefetch(from + bytes - 1, 0, level);
 }
 
-// A vector's number of rows of `in`, one piece of each, becomes a piece's number of rows of `out`,
-// one vector of each. To interleave row i with row i + n / 2, log2(n) times, transposes n × n items
-// in registers; a vector has the pieces of n, 2 n, … rows further on beside them.
+// Transposes a strip: one piece of each of a vector's number of rows of `in` becomes one vector of
+// each of a piece's number of rows of `out`. Interleaving row i with row i + n / 2, log2(n) times,
+// transposes n × n items in registers. A vector also has the pieces of the rows n, 2 n, … further
+// on.
 template <class Item, int64_t in_row>
 inline void transpose_strip(const char* in, char* out) {
   using L = Lanes<Item>;
@@ -140,9 +141,10 @@ inline void transpose_strip(const char* in, char* out) {
   for (int r = 0; r < n; ++r) L::store(v[now][r], out + r * Room::kPitch);
 }
 
-// A block of dst at a time: kRun bytes of as many rows of src as a row of the buffer has items. The
-// runs of a few rows are transposed while the next ones are prefetched, and the rows of the block
-// stored past the caches while the next block is prefetched: memory is read and written at a time.
+// Handles a block of dst at a time: kRun bytes of as many rows of src as a buffer row has items. A
+// few rows' runs are transposed while the next ones are prefetched, and the block's rows are stored
+// past the caches while the next block is prefetched: so memory is read and written at the same
+// time.
 template <class Item>
 void transpose_items(char* dst, int64_t dst_row, const char* src, int64_t src_row, int64_t rows,
                      int64_t cols, bool around) {
@@ -171,7 +173,8 @@ void transpose_items(char* dst, int64_t dst_row, const char* src, int64_t src_ro
       const int64_t next_cols = more ? now_cols : std::min(block_cols, cols - c0 - now_cols);
       const char* const next = more ? from + kRun : src + (c0 + block_cols) * src_row;
       const int64_t next_run = std::min(kRun, (more ? rows - r0 - block_rows : rows) * size);
-      // Runs to prefetch for each row that is stored; from the last cache they come fast enough.
+      // The number of runs to prefetch for each row that is stored. Without `around` the runs come
+      // from the last-level cache, which is fast enough.
       const int64_t a_row = around ? (next_cols + now_rows - 1) / now_rows : 0;
       char* const to = dst + r0 * dst_row + c0 * size;
       for (int64_t r = 0, fetched = 0; r < now_rows; ++r) {

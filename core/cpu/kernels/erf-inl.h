@@ -2,7 +2,7 @@
 // polynomial for erf(x) / x. Takes two fifths of the time of the C library's vector function.
 //
 // Included after exp-inl.h, once for each instruction set. SHMAP_OWN_ERF is 1 where the file
-// defines erf_op: where one register can hold one coefficient of all sixteen polynomials.
+// defines erf_op: if one register can hold one coefficient of all sixteen polynomials.
 #undef SHMAP_OWN_ERF
 #if SHMAP_VECTOR_MATH && HWY_TARGET == HWY_AVX3 && !SHMAP_MATH_F64
 #define SHMAP_OWN_ERF 1

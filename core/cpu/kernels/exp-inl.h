@@ -33,8 +33,8 @@ inline constexpr double kExpTerms[] = {2.091188493024799e-09,
 inline constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
 inline constexpr double kRounds = 0x1.8p52;                // x + kRounds - kRounds is x rounded to
                                                            // an integer
-inline constexpr double kExpMost = 710, kExpLeast = -746;  // beyond: infinity, and 0
-inline constexpr double kTanhMost = 20;                    // beyond: 1
+inline constexpr double kExpMost = 710, kExpLeast = -746;  // results beyond these: infinity, and 0
+inline constexpr double kTanhMost = 20;                    // result beyond this: 1
 inline constexpr int kMantissa = 52;
 #else
 inline constexpr float kExpTerms[] = {0.0001989103f, 0.0013933686f, 0.0083333105f,
@@ -59,7 +59,7 @@ HWY_INLINE Reduced reduce_exponent(V x) {
 }
 
 using Int = hn::RebindToSigned<D>;
-HWY_INLINE hn::Vec<Int> as_integers(V n) {  // of whole numbers below 2^22
+HWY_INLINE hn::Vec<Int> as_integers(V n) {  // n: whole numbers below 2^22
   const V rounds = hn::Set(D{}, kRounds);
   return hn::Sub(hn::BitCast(Int{}, hn::Add(n, rounds)), hn::BitCast(Int{}, rounds));
 }

@@ -8,7 +8,7 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// Rows of a constant length: a few stores each.
+// Expands to rows of a constant length, so that each row takes a few stores.
 template <class T, int cols>
 void expand_fixed(const T* a, T* o, std::int64_t rows) {
   for (std::int64_t r = 0; r < rows; ++r, o += cols) {
