@@ -15,18 +15,18 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
+constexpr int64_t kPartBytes = 64 << 10;  // fewer bytes are not worth another thread
 
 // The layout of one slice in the operand and in the output.
 struct Window {
   int rank = 0;              // number of the slice's dims that are in the output
-  int64_t extent[kMaxRank];  // of these dims
+  int64_t extent[kMaxRank];  // extents of these dims
   int64_t operand_stride[kMaxRank], out_stride[kMaxRank];  // bytes
-  int64_t run = 0;  // bytes, where the slice is one contiguous run on both sides; else 0
+  int64_t run = 0;  // bytes if the slice is one contiguous run in both arrays; else 0
   int64_t bytes = 0;
 };
 
-// One dim of the batch: the dims of `indices` but the last.
+// The dims of the batch: all dims of `indices` except the last.
 struct Batch {
   int rank = 0;
   int64_t count = 1;
@@ -36,9 +36,9 @@ struct Batch {
 struct Plan {
   Window window;
   Batch batch;
-  int64_t operand_stride[kMaxRank];  // bytes, of every operand dim
-  int64_t last_start[kMaxRank];      // by operand dim: the largest start whose slice fits
-  int64_t from_end[kMaxRank];        // by operand dim: what is added to a negative index
+  int64_t operand_stride[kMaxRank];  // bytes, for every operand dim
+  int64_t last_start[kMaxRank];      // for each operand dim, the largest start whose slice fits
+  int64_t from_end[kMaxRank];        // for each operand dim, the number added to a negative index
   int64_t index_size = 0;            // entries of an index vector
 };
 
@@ -104,9 +104,9 @@ void copy_window(const Window& w, int itemsize, char* dst, const char* src, bool
   copy_strided(c);
 }
 
-// For index vectors of one entry, and slices that are whole in the dims before the indexed dim and
-// contiguous from it on: [outer, places, run] taken from [outer, line], runs of bytes that begin
-// anywhere in their line.
+// A gather as [outer, slices, run] from [outer, line]: each slice is a run of bytes that begins
+// anywhere in its line. This needs index vectors of one entry, and slices that are whole in the
+// dims before the indexed dim and contiguous from that dim on.
 struct Lines {
   int64_t outer = 1, in_stride = 0, out_stride = 0, run = 0;  // bytes
 };
@@ -116,7 +116,7 @@ bool as_lines(const Gather& g, const Plan& p, Lines* lines) {
   if (g.index_dtype != i32 && g.index_dtype != i64) return false;
   const int64_t dim = g.dims.start_index_map[0];
   const Window& w = p.window;
-  int inner = w.rank;  // the first window dim that is `dim` or lies behind it
+  int inner = w.rank;  // the first window dim that is `dim` or comes after it
   while (inner > 0 && w.operand_stride[inner - 1] <= p.operand_stride[dim]) --inner;
   const auto grow = [](int64_t* expected, int64_t extent, int64_t stride) {
     if (extent == 1) return true;
@@ -141,7 +141,8 @@ bool as_lines(const Gather& g, const Plan& p, Lines* lines) {
   return true;
 }
 
-// For slices [begin, begin + count): the byte offset in a line, or -1 for a fill.
+// Computes, for slices [begin, begin + count), the byte offset in a line, or -1 if a slice is
+// filled.
 template <class T>
 void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
   const auto dim = g.dims.start_index_map[0];
@@ -157,12 +158,12 @@ void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, 
 }
 
 // kBytes: the size of a run if it is a known constant; kLines for runs of a few cache lines, for
-// which a call of memcpy each would take longer; else 0.
+// which memcpy calls would take longer; else 0.
 constexpr int64_t kLines = -64;
 template <int64_t kBytes>
 void take(const Gather& g, char* out, const char* in, int64_t run, const int64_t* offsets,
           int64_t count) {
-  // Rows lie anywhere in the operand: the next ones are prefetched while others are copied.
+  // Rows are anywhere in the operand, so the next ones are prefetched while others are copied.
   constexpr int64_t kAhead = 8;
   const int64_t bytes = kBytes > 0 ? kBytes : run;
   for (int64_t b = 0; b < count; ++b) {
@@ -205,7 +206,7 @@ Take take_of(int64_t run) {
   }
 }
 
-// Whether slices begin at words of 4 bytes of a line, at positions that fit in 32 bits.
+// True if slices begin at 4-byte words of a line whose indices fit in 32 bits.
 bool begin_at_words(const Gather& g, const Plan& p) {
   const int64_t dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
@@ -215,8 +216,8 @@ bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
   return g.itemsize == 4 && lines.run == 4 && begin_at_words(g, p);
 }
 
-// For slices [begin, begin + count), count <= kPlaces: the word of a line at which each begins, or
-// -1 for a fill.
+// Computes, for slices [begin, begin + count), count <= kPlaces, the index of the word in a line at
+// which the slice begins, or -1 if the slice is filled.
 constexpr int64_t kPlaces = 512;
 void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, std::int32_t* at) {
   static const WordPlacesFn place = word_places_kernel();
@@ -225,7 +226,7 @@ void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, s
   const std::int32_t* indices = narrow;
   if (g.index_dtype == i32) {
     indices = static_cast<const std::int32_t*>(g.indices) + begin;
-  } else {  // an index beyond 32 bits is as far out of bounds as the nearest one of 32 bits
+  } else {  // an index beyond 32 bits is out of bounds, as its nearest 32-bit number is
     const auto* const from = static_cast<const int64_t*>(g.indices) + begin;
     for (int64_t k = 0; k < count; ++k)
       narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
@@ -235,16 +236,16 @@ void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, s
         static_cast<std::int32_t>(p.operand_stride[dim] / 4), at);
 }
 
-// Scalar loads: vector gathers took a third longer (measured on Ice Lake, with a table larger than
-// the second-level cache).
+// Uses scalar loads: vector gathers took a third longer (measured on Ice Lake, with a table larger
+// than the second-level cache).
 void take_words(const std::uint32_t* table, const std::int32_t* at, int64_t count,
                 std::uint32_t fill, std::uint32_t* out) {
   for (int64_t k = 0; k < count; ++k) out[k] = at[k] < 0 ? fill : table[at[k]];
 }
 
-// Gathers slices [begin, end) of lines [first, last). Where the slices cover most of a line, the
-// whole line is prefetched in ascending order while the previous line is gathered, a stretch of it
-// after each few slices: at once, it would keep the loads of these slices waiting.
+// Gathers slices [begin, end) of lines [first, last). If the slices cover most of a line, the next
+// line is prefetched in ascending order, a stretch after each few slices. Prefetched at once, it
+// would delay the loads of these slices.
 void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t first, int64_t last,
                 int64_t begin, int64_t end) {
   constexpr int64_t kBlock = kPlaces, kLine = 64, kFew = 64;
@@ -284,22 +285,22 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t firs
   }
 }
 
-// Whether slices are contiguous runs that are adjacent in the output along the last dim of the
-// batch, placed by index vectors of any length.
+// True if slices are contiguous runs that are adjacent in the output along the last dim of the
+// batch. Index vectors may have any length.
 bool as_runs(const Gather& g, const Plan& p) {
   return p.window.run > 0 && p.batch.rank > 0 && (g.index_dtype == i32 || g.index_dtype == i64) &&
          p.batch.out_stride[p.batch.rank - 1] == p.window.run;
 }
 
-// Gathers slices [begin, end), a stretch of the batch's last dim at a time: first their offsets,
-// then the copies.
+// Gathers slices [begin, end), a stretch of the batch's last dim at a time. For each stretch,
+// computes the offsets first and then copies.
 template <class T>
 void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;
   int64_t offsets[kBlock];
   const Take take_block = take_of(p.window.run);
   const int last = p.batch.rank - 1;
-  int64_t step[kMaxRank] = {};  // in the operand, for each dim of the batch
+  int64_t step[kMaxRank] = {};  // bytes in the operand per step along each dim of the batch
   for (std::size_t i = 0; i < g.dims.operand_batching_dims.size(); ++i)
     step[g.dims.indices_batching_dims[i]] += p.operand_stride[g.dims.operand_batching_dims[i]];
   for (int64_t b = begin; b < end;) {
@@ -415,7 +416,7 @@ void gather_slices(const Gather& g, int64_t begin, int64_t end, void* out) {
   Plan p = make_plan(g);
   if (begin >= end || p.window.bytes == 0) return;
   Gather there = g;
-  // The address that slice 0 would have.
+  // The address of slice 0 such that slice `begin` comes to lie at `out`.
   there.out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) -
                                       static_cast<std::uintptr_t>(begin * p.window.bytes));
   if (Lines lines; as_lines(there, p, &lines) && lines.outer == 1)

@@ -1,4 +1,4 @@
-// What gather and scatter share: reading index vectors of any integer type.
+// Reads index vectors of any integer type, for gather and scatter.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +24,7 @@ std::int64_t read_index(const void* indices, std::int64_t at) {
   }
 }
 
-// Throws TypeError where t is no integer type.
+// Throws TypeError if t is not an integer type.
 inline ReadIndex index_reader(DType t) {
   const ReadIndex reader = with_integer(t, []<class T>() -> ReadIndex { return read_index<T>; });
   if (reader == nullptr) {

@@ -69,8 +69,8 @@ bool supports(GemmEngine engine, DType dtype, DType out) {
   return library != nullptr && library->supports(dtype, out);
 }
 
-// AMD's Zen 5, whose units are as wide as the vectors of AVX-512. The faster libraries for it were
-// measured apart from those for other CPUs.
+// True on AMD's Zen 5, whose units are as wide as the vectors of AVX-512. The fastest libraries for
+// it were measured separately from those for other CPUs.
 bool is_zen5() {
 #if defined(__x86_64__)
   static const bool is =
@@ -81,9 +81,9 @@ bool is_zen5() {
 #endif
 }
 
-// For f32, measured: with AVX-512 OpenBLAS is faster on AMD's CPUs before Zen 5, oneDNN on Intel's
-// and on Zen 5 (one thread: as fast as OpenBLAS for large squares, 1.2 to 3 times as fast for thin
-// products).
+// True if OpenBLAS is the faster library for f32. Measured with AVX-512: OpenBLAS is faster on
+// AMD's CPUs before Zen 5, oneDNN on Intel's and on Zen 5 (one thread: as fast for large squares,
+// 1.2 to 3 times as fast for thin products).
 bool prefers_openblas() {
 #if defined(__x86_64__)
   return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && !is_zen5();
@@ -92,8 +92,8 @@ bool prefers_openblas() {
 #endif
 }
 
-// Whether the CPU is one of AMD's with AVX2 and without AVX-512. What is faster there was measured
-// on Zen 3.
+// True on AMD's CPUs with AVX2 and without AVX-512. Choices for them were measured on Zen
+// 3.
 bool is_amd_avx2() {
 #if defined(__x86_64__)
   static const bool is = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2") &&
@@ -141,7 +141,7 @@ bool has_openblas_f32() {
   return has;
 }
 
-// Whether OpenBLAS has its kernels for small products in f32, which need AVX-512.
+// True if OpenBLAS has kernels for small products in f32, which need AVX-512.
 bool fast_openblas() {
 #if defined(__x86_64__)
   static const bool small = __builtin_cpu_supports("avx512f") && has_openblas_f32();
@@ -151,9 +151,9 @@ bool fast_openblas() {
 #endif
 }
 
-// m · n · k up to which a call of oneDNN costs more than the product: in f32 OpenBLAS is faster, in
-// bf16 the own kernel (measured, one thread). Up to a million OpenBLAS has kernels for AVX-512 that
-// read the operands where they lie.
+// Up to this m · n · k a call of oneDNN costs more than the product. OpenBLAS is then faster in
+// f32, the own kernel in bf16 (measured, one thread). Up to a million OpenBLAS has AVX-512 kernels
+// that read the operands without packing them.
 constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024, kSmallOnZen5 = 1'000'000;
 constexpr std::int64_t kTinyOnZen5 = 8 * 8 * 8;
 
@@ -162,18 +162,18 @@ bool is_small(const Gemm& g, std::int64_t limit) {
          g.m * g.n * g.k <= limit;
 }
 
-// Whether the rows of a small product fill a vector of AVX-512 well, or the product is so small
-// that calling a library costs more than the product.
+// True if the rows of a small product fill an AVX-512 vector well, or the product is so small that
+// calling a library costs more than the product.
 bool suits_narrow(const Gemm& g) {
   const bool filled = 2 * g.n * itemsize(g.dtype) > 64;
   return is_narrow(g) && is_small(g, filled ? kSmallOnZen5 : kTinyOnZen5);
 }
 
-// Whether the kernel for AVX-512 is the faster one on Zen 5 (measured, one thread). Where rows are
-// narrow. In f64 from the size on up to which OpenBLAS has its small kernels. In f32 where b is
-// transposed, which this kernel packs the fastest: 1.02 to 1.15 times as fast as the libraries. And
-// for short sums into wide rows, as the steps of a ring of products are, which add to what is
-// there.
+// True if the AVX-512 kernel is the fastest on Zen 5 (measured, one thread): for narrow
+// rows; in f64 for sizes for which OpenBLAS has no small kernels; in f32 for a transposed b,
+// which this kernel packs fastest (1.02 to 1.15 times as fast as the libraries), and for
+// short sums into wide rows, which are the steps of a ring of products that add to their
+// results.
 bool suits_avx512_on_zen5(const Gemm& g) {
   if (suits_narrow(g)) return true;
   if (is_small(g, kSmallOnZen5) || g.m < 16 || g.n < 16) return false;
@@ -182,9 +182,9 @@ bool suits_avx512_on_zen5(const Gemm& g) {
   return !g.trans_a && (ring_step || (g.trans_b && g.m >= 64));
 }
 
-// The same on Intel's CPUs. In f32 where all of the sums are done in one pass over c and enough
-// rows make up for packing b, and in f64 where b is not much larger than the second cache, which
-// OpenBLAS is better at reading past.
+// The same on all CPUs. On Intel's: in f32 if one pass over c does all sums and there are enough
+// rows to make up for packing b; in f64 if b is not much larger than the second-level cache, beyond
+// which OpenBLAS reads faster.
 bool suits_avx512(const Gemm& g) {
   constexpr std::int64_t volume = 1 << 21, most_b = 3 << 17;
   if (g.k <= 0) return false;
@@ -194,15 +194,15 @@ bool suits_avx512(const Gemm& g) {
   return !g.trans_b && g.k >= 32 && g.k <= 256 && g.m >= 192 && g.n >= 128;
 }
 
-// Whether OpenBLAS is faster on Zen 5 for f32 (measured): for small products, and where a is
+// True if OpenBLAS is the fastest on Zen 5 for f32 (measured): for small products, and if a is
 // transposed and the result has more rows than columns (1.05 to 1.2 times as fast).
 bool suits_openblas_on_zen5(const Gemm& g) {
   return is_small(g, kSmallOnZen5) || (g.trans_a && g.m >= 1024 && g.m >= 2 * g.n);
 }
 
-// Whether this library's kernel for narrow rows is the faster one with AVX2 (measured on Zen 3, one
-// thread): of 4 × 4 matrices 6 times as fast as OpenBLAS and 19 times as fast as oneDNN, of 16 × 16
-// 3 times. A transposed b is copied, which pays only in tiny products.
+// True if this library's kernel for narrow rows is the fastest with AVX2 (measured on Zen 3, one
+// thread): for 4 × 4 matrices 6 times as fast as OpenBLAS and 19 times as fast as oneDNN, for 16 ×
+// 16 3 times. A transposed b is copied, which pays only in tiny products.
 bool suits_narrow_by_avx2(const Gemm& g) {
 #if defined(__x86_64__)
   static const bool avx2_alone = has_narrow_gemm() && !__builtin_cpu_supports("avx512f");
@@ -215,25 +215,26 @@ bool suits_narrow_by_avx2(const Gemm& g) {
 #endif
 }
 
-// Whether OpenBLAS is faster than oneDNN for f32 on AMD's CPUs with AVX2 (measured on Zen 3, two
-// threads): 1.5 times where a is transposed and sums are long. Sizes that an operation's parts and
-// batches change do not decide, and sums that no library cuts stay with oneDNN: so the values are
-// the same, to the last bit, however a product is divided. (Otherwise OpenBLAS would be chosen for
-// all large products, 1.03 to 1.1 times as fast.)
+// True if OpenBLAS is chosen over oneDNN for f32 on AMD's CPUs with AVX2 (measured on Zen 3, two
+// threads): it is 1.5 times as fast if a is transposed and sums are long. The choice does not
+// depend on sizes that the cut into parts or batches changes, and sums that no library cuts stay
+// with oneDNN, so that values are the same to the last bit however a product is divided. (Otherwise
+// OpenBLAS, 1.03 to 1.1 times as fast, would be chosen for all large products.)
 bool suits_openblas_with_avx2(const Gemm& g) { return g.trans_a && g.k > 256; }
 
-// Whether OpenBLAS is faster for f32 than the library that is chosen otherwise.
+// True if OpenBLAS is faster for f32 than the library that is chosen otherwise.
 bool suits_openblas(const Gemm& g) {
   if (is_zen5()) return fast_openblas() && suits_openblas_on_zen5(g);
   if (is_amd_avx2()) return has_openblas_f32() && suits_openblas_with_avx2(g);
   return fast_openblas() && is_small(g, kSmallF32);
 }
 
-// For f16 and bf16 where no engine multiplies them as they are. The own kernel makes floats of them
-// as it packs them, which on AMD's CPUs with AVX2 is 1.1 to 1.3 times as fast as a library on
-// copies, but for sizes in between (measured on Zen 3).
+// Chooses the engine for f16 and bf16 if none multiplies them directly. The own kernel converts
+// them to floats while it packs them. On AMD's CPUs with AVX2 that is 1.1 to 1.3 times as fast as a
+// library on converted copies, except for sizes in between (measured on Zen 3).
 GemmEngine engine_through_f32(const Gemm& g) {
-  const GemmEngine library = f32_engine();  // evaluated first, so that parts find it open
+  const GemmEngine library = f32_engine();  // evaluated first, so that the library is open when
+                                            // parts run
   const bool between = !is_small(g, 16 * 16 * 16) && is_small(g, 256 * 256 * 256);
   return is_amd_avx2() && !between ? GemmEngine::own : library;
 }
@@ -243,7 +244,7 @@ bool has_avx512() {
   return has;
 }
 
-// Where oneDNN is faster than the AMX kernel, since the packing of a large b costs more than the
+// True if oneDNN is faster than the AMX kernel, because packing a large b costs more than the
 // product.
 bool few_rows(const Gemm& g) {
   return g.m <= 64 && g.n > (1 << 17) / std::max<std::int64_t>(g.k, 1);
@@ -311,7 +312,7 @@ void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   }
 }
 
-// The choice of the engine does not change: all parts of a product are cut for it.
+// Runs a part of a product by the engine for which all parts were cut, unless it is closed.
 void run_by(GemmEngine engine, const Gemm& g) {
   gemm_with(closed(engine) ? GemmEngine::own : engine, g);
 }
@@ -349,7 +350,7 @@ GemmEngine gemm_engine(const Gemm& g) {
   switch (g.dtype) {
     case f32:
     case f64: {
-      // Evaluated first, even where the library is not chosen: parts of the product may choose it,
+      // Evaluated even if this library is not chosen: parts of the product may choose the library,
       // and it has to be open before they run.
       const GemmEngine library = g.dtype == f64 ? f64_engine() : f32_engine();
       if (has_avx512() && suits_avx512(g)) return GemmEngine::avx512;

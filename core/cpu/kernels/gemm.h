@@ -36,8 +36,8 @@ struct Gemm {
 // not listed above.
 void gemm(const Gemm& g);
 
-// Whether the product with `accumulate` has the same bits as a product whose result is added to C
-// afterwards, as a whole or in parts: true where no sum over k is cut. (Where a whole sum
+// True if the product with `accumulate` has the same bits as a product whose result is added to C
+// afterwards, as a whole or in parts. This holds if no sum over k is cut. (If a whole sum
 // underflows, OpenBLAS may give a zero of the other sign.)
 bool gemm_accumulates_exactly(const Gemm& g);
 
@@ -51,8 +51,8 @@ enum class GemmEngine : std::uint8_t { own, amx, avx512, onednn, openblas };
 inline constexpr int kGemmEngines = 5;
 const char* to_string(GemmEngine engine);
 bool gemm_engine_available(GemmEngine engine, DType dtype);
-GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses
-void gemm_with(GemmEngine engine, const Gemm& g);  // TypeError where it is not available
+GemmEngine gemm_engine(const Gemm& g);             // the engine that gemm(g) uses
+void gemm_with(GemmEngine engine, const Gemm& g);  // TypeError if it is not available
 
 // For process exit: gemm() calls no library from now on, because the static objects of a library
 // that was opened late are destroyed early, before objects whose destructors may multiply.

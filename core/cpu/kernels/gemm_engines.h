@@ -14,11 +14,11 @@
 namespace shmap::cpu {
 
 struct GemmLibrary {
-  bool (*supports)(DType dtype, DType out);  // and runs fast enough on this CPU to be used
+  bool (*supports)(DType dtype, DType out);  // and is fast enough on this CPU
   void (*run)(const Gemm& g);                // m, n, k > 0; single-threaded
 };
 
-// nullptr where the library is absent. The first call opens it; thread-safe.
+// nullptr if the library is absent. The first call opens it; thread-safe.
 const GemmLibrary* onednn_gemm();
 const GemmLibrary* openblas_gemm();
 
@@ -28,10 +28,10 @@ const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
 // Products of f32 and f64 whose rows fit in one vector of AVX-512 or two of AVX2. narrow_gemm
-// computes them where the operands lie (is_narrow), except that it copies a transposed b first.
+// computes them without packing (is_narrow), except that it copies a transposed b first.
 inline bool has_narrow_rows(const Gemm& g) { return g.n * itemsize(g.dtype) <= 64 && g.k <= 256; }
 inline bool is_narrow(const Gemm& g) { return !g.trans_b && has_narrow_rows(g); }
-bool has_narrow_gemm();  // whether the CPU has AVX2 or AVX-512
+bool has_narrow_gemm();  // true if the CPU has AVX2 or AVX-512
 void narrow_gemm(const Gemm& g);
 
 inline constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -43,7 +43,7 @@ inline constexpr std::int64_t even_block(std::int64_t size, std::int64_t most, s
   return ceil_div(ceil_div(size, blocks), unit) * unit;
 }
 
-// Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
+// Multiplies every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
 
 // The product whose C is C[m0 : m1, n0 : n1] of g.

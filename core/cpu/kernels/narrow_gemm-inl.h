@@ -56,7 +56,7 @@ template <class T, int vectors, int... rows>
 constexpr std::array<Multiply<T>, sizeof...(rows)> kernels_of(std::integer_sequence<int, rows...>) {
   return {multiply<T, vectors, rows + 1>...};
 }
-// By the number of rows, less one.
+// Indexed by the number of rows, less one.
 template <class T, int vectors>
 constexpr auto kMultiply =
     kernels_of<T, vectors>(std::make_integer_sequence<int, kRowsOf<vectors>>{});

@@ -46,9 +46,9 @@ Vectors vectors() {
   return here;
 }
 
-struct NarrowRight;  // which names the scratch memory
+struct NarrowRight;  // distinguishes this scratch memory from others
 
-// b of g, which is stored transposed, as k rows.
+// Copies b of g, which is stored transposed, to k contiguous rows.
 template <class T>
 const T* transposed_right(const Gemm& g) {
   T* const rows = static_cast<T*>(kept_by_thread<GemmScratch, NarrowRight>().get(

@@ -17,11 +17,11 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 #endif
 
-// An element in the type in which it is compared.
+// An element type that is compared as it is.
 template <class T>
 struct Native {
   using Stored = T;
-  static bool larger(T x, T bound) { return !(x <= bound); }  // a NaN is
+  static bool larger(T x, T bound) { return !(x <= bound); }  // true for a NaN
 #if SHMAP_VECTORS
   template <class D>
   static HWY_INLINE auto larger_mask(D, hn::Vec<D> x, hn::Vec<D> bound) {
@@ -33,8 +33,8 @@ struct Native {
 #endif
 };
 
-// A half type as its bits: those of negative values are flipped, so that they compare as integers
-// do. `infinity`: its bits; NaNs lie beyond.
+// A half type, compared by its bits as integers; the bits of negative values are flipped.
+// `infinity`: the bits of infinity, above which are those of NaNs.
 template <std::int16_t infinity>
 struct Half {
   using Stored = std::int16_t;

@@ -6,8 +6,9 @@
 
 namespace shmap::cpu {
 
-// The first i in [from, len) for which row[i] is larger than *bound or is NaN; len where there is
-// none. Of half types also some i whose element equals *bound (a zero). *bound is not NaN.
+// Returns the first i in [from, len) for which row[i] is larger than *bound or is NaN, or len if
+// there is none. For half types, may also return an i whose element equals *bound (a zero). *bound
+// is not NaN.
 using NextLargerFn = std::int64_t (*)(const void* row, std::int64_t from, std::int64_t len,
                                       const void* bound);
 // nullptr for prng_key.

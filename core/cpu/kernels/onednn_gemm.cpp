@@ -70,7 +70,7 @@ struct Functions {
 #define SHMAP_MEMBER(name) decltype(&::name) name = nullptr;
   SHMAP_ONEDNN_FUNCTIONS(SHMAP_MEMBER)
 #undef SHMAP_MEMBER
-  // From the OpenMP runtime that the library uses; null where the library uses none.
+  // Functions of the OpenMP runtime that the library uses; null if it uses none.
   void (*omp_set_num_threads)(int) = nullptr;
   int (*omp_get_max_threads)() = nullptr;
   dnnl_engine_t engine = nullptr;
@@ -167,7 +167,7 @@ void check(dnnl_status_t status, const char* what) {
   }
 }
 
-// oneDNN's name for a dtype; undef: no product of it is asked for.
+// oneDNN's name for a dtype; undef if oneDNN is never asked to multiply it.
 constexpr DTypeRow<dnnl_data_type_t> kDataTypes[] = {
     {bool_, dnnl_data_type_undef},
     {i8, dnnl_data_type_undef},
@@ -245,8 +245,8 @@ Key key_of(const Gemm& g) {
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.dtype, g.out, g.trans_a, g.trans_b, g.accumulate};
 }
 
-// How bf16 products are prepared; measured with AMX and a second-level cache of 2 MiB. With fewer
-// rows than this nothing was gained.
+// Bf16 products with fewer rows than this gained nothing from the preparations below (measured with
+// AMX and a second-level cache of 2 MiB).
 constexpr std::int64_t kManyRows = 768;
 
 // Rows of b that are a multiple of 1 KiB apart evict each other while the library reorders them; to
@@ -380,7 +380,8 @@ class Matmul {
   std::size_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
-// Per thread: a stream, its scratch memory, and the primitives of the shapes used last.
+// The state of one thread: a stream, its scratch memory, and the primitives of the shapes used
+// last.
 class ThreadState {
  public:
   ThreadState() { check(functions().dnnl_stream_create(&stream_, functions().engine, 0), "start"); }
@@ -420,7 +421,7 @@ ThreadState& thread_state() {
   return state;
 }
 
-// Whether the library has a matmul of these dtypes; tested once with a small product.
+// True if the library has a matmul of these dtypes; tested once with a small product.
 bool has_matmul(DType dtype, DType out) {
   const OneThread one;
   return Matmul({32, 32, 32, 32, 32, 32, dtype, out, false, false, false}).status() == dnnl_success;

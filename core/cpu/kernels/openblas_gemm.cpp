@@ -61,12 +61,12 @@ __attribute__((constructor)) void ask_for_core_type() {
   if (const char* core = core_type()) env::set_at_load("OPENBLAS_CORETYPE", core);
 }
 
-// The buffer that OpenBLAS maps for each thread that multiplies at the same time. If the mapping
-// fails, OpenBLAS tries again without end.
+// The size of the buffer that OpenBLAS maps for each thread that multiplies at the same time. If
+// the mapping fails, OpenBLAS tries again without end.
 constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
 
-// The larger of the number of OpenBLAS's own threads, which it starts when it is opened, and the
-// number of the executor's workers; plus the caller.
+// The most threads that may multiply at once: OpenBLAS's own threads, which it starts when it is
+// opened, or the executor's workers, whichever are more; plus the caller.
 int most_callers() {
   return std::max(static_cast<int>(env::integer(env::Var::workers)),
                   static_cast<int>(std::thread::hardware_concurrency())) +
@@ -79,7 +79,7 @@ bool limited(int resource) {
          limit.rlim_cur != RLIM_INFINITY;
 }
 
-// Whether the address space has room for that many buffers and for the library itself.
+// True if the address space has room for so many buffers and for the library itself.
 bool has_room(int buffers) {
   std::vector<void*> taken;
   taken.reserve(static_cast<std::size_t>(buffers) + 1);

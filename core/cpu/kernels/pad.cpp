@@ -12,9 +12,9 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
+constexpr int64_t kPartBytes = 64 << 10;  // fewer bytes are not worth another thread
 
-// Along one dim: the items of src that land in dst, and the position of the first of them.
+// The items of src that are copied to dst along one dim, and the position of the first in dst.
 struct Placed {
   int64_t first, count, at;
 };
@@ -27,7 +27,7 @@ Placed place(int64_t extent, int64_t low, int64_t interior, int64_t out) {
   return {first, std::max<int64_t>(0, std::min(extent - first, room)), at};
 }
 
-// A few items; for more, fill().
+// Fills a few items itself, and calls fill() for more.
 void fill_gap(char* out, const void* value, int itemsize, int64_t n) {
   constexpr int64_t few = 32;
   if (n > few) return fill(out, value, itemsize, n);
@@ -50,18 +50,18 @@ void fill_gap(char* out, const void* value, int itemsize, int64_t n) {
   }
 }
 
-// The box of dst that src fills without gaps, in a stretch of dst: its dims from `cut` on. In dims
-// behind `runs` the box is as large as dst.
+// The box that src fills without gaps in a stretch of dst, in the dims from `cut` on. In dims after
+// `runs` the box is as large as dst.
 struct Box {
   int runs;
   Placed placed[kMaxRank];
-  int64_t stride[kMaxRank];  // of dst, bytes
+  int64_t stride[kMaxRank];  // bytes in dst
   const void* value;
   int itemsize;
 };
 
-// Fills what lies between `filled` and the box's runs at `base` and dim d; returns the end of the
-// last run.
+// Fills the memory from `filled` to the box's runs at `base` and dim d, and between these runs.
+// Returns the end of the last run.
 char* fill_between(const Box& box, int d, char* base, char* filled) {
   char* const first = base + box.placed[d].at * box.stride[d];
   if (d == box.runs) {
@@ -87,7 +87,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   char* const base = static_cast<char*>(p.dst) + (p.rank > 0 ? begin * dst_stride[cut] : 0);
 
   Box box = {cut, {}, {}, p.value, p.itemsize};
-  bool gaps = false;  // between items of src
+  bool gaps = false;  // there are gaps between items of src
   StridedCopy copy;
   copy.rank = p.rank;
   copy.itemsize = p.itemsize;
@@ -112,8 +112,8 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
     copied *= placed.count;
     range *= size;
   }
-  // Where runs are short, or have gaps, all is filled at first, which takes less time than to fill
-  // between them.
+  // If runs are short or have gaps, everything is filled first, which takes less time than filling
+  // between the runs.
   constexpr int64_t short_run = 512;  // bytes
   gaps |= box.placed[box.runs].count * box.stride[box.runs] < short_run;
   // If there are dims outside the cut dim, a block of `range` items is not contiguous.
@@ -138,7 +138,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   copy_strided(copy);
 }
 
-// The dim that is split into parts: the first one that is long enough, else the longest.
+// The dim that is split into parts: the first one that is long enough, or else the longest.
 int cut_dim(const Pad& p, int parts) {
   int longest = 0;
   int64_t longest_extent = -1;

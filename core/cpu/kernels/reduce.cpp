@@ -22,7 +22,7 @@ static_assert(kReduceBlock % kPiece == 0 &&
                   std::has_single_bit(std::uint64_t{kReduceBlock / kPiece}),
               "a block is a subtree of the whole");
 
-// Rows shorter than this are joined; from this length on, the order depends on `reduced` alone.
+// Shorter rows are joined; for others the order of additions depends on `reduced` alone.
 inline constexpr std::int64_t kNarrow = 64;
 
 // The kernels for one op and dtype.
@@ -30,9 +30,9 @@ struct Kernels {
   DType dtype, computed;
   RunFn run;
   RowsFn rows;
-  TreeFn trees[4];       // of 2, 4, 8 and 16 rows
+  TreeFn trees[4];       // for 2, 4, 8 and 16 rows
   CastFn widen, narrow;  // nullptr except for the half types
-  TreeFn from_half[4];   // the same of elements that are not widened yet; nullptr except for bf16
+  TreeFn from_half[4];   // trees of elements that are not widened yet; nullptr except for bf16
   TreeFn pair() const { return trees[0]; }
 };
 
@@ -102,7 +102,7 @@ void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* o
   std::memcpy(out, tree.finish(), static_cast<std::size_t>(itemsize(k.computed)));
 }
 
-// in[rows, reduced], reduced >= 1 -> out[rows] of the computed dtype.
+// Reduces in[rows, reduced], reduced >= 1, to out[rows] of the computed dtype.
 void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t reduced,
                   std::byte* out) {
   const std::int64_t size = itemsize(k.dtype), out_size = itemsize(k.computed);
@@ -121,7 +121,7 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
   }
 }
 
-// Rows of in[rows, stride].
+// The rows of in[rows, stride].
 struct EvenRows {
   static constexpr int kAtOnce = 8;  // at even distances sixteen could meet in one set of a cache
   const std::byte* in;
@@ -129,15 +129,15 @@ struct EvenRows {
   const void* operator()(std::int64_t row) const { return in + row * step; }
 };
 
-// Rows that lie anywhere, of which this is a part of the columns. A reduction takes groups of
-// rows, and meanwhile prefetches as many rows as lie `ahead` of them in the list.
+// Rows at any addresses, and a range of their columns. A reduction takes groups of rows, and
+// meanwhile prefetches the rows that are `ahead` positions further on in the list.
 struct ApartRows {
   static constexpr int kAtOnce = 16;
-  static constexpr std::int64_t kMostBytes = 512;  // of a row, to be prefetched
+  static constexpr std::int64_t kMostBytes = 512;  // most bytes of a row to prefetch
   const void* const* rows;
-  std::int64_t count;   // of addresses in `rows`: also those of the next reductions
-  std::int64_t offset;  // bytes of a row that lie before the first column
-  std::int64_t bytes;   // of the columns of a row
+  std::int64_t count;   // number of addresses in `rows`, including those of the next reductions
+  std::int64_t offset;  // bytes of a row before the first column
+  std::int64_t bytes;   // bytes of a row's columns
   std::int64_t ahead;
   const void* operator()(std::int64_t row) const {
     const std::int64_t next = row + ahead;
@@ -150,8 +150,8 @@ struct ApartRows {
   }
 };
 
-// row_at(0) … row_at(rows - 1) -> out[m] of the computed dtype; m, the elements of a row, is at
-// most a leaf's.
+// Reduces row_at(0) … row_at(rows - 1), each of m elements, to out[m] of the computed dtype. m is
+// at most the elements of a leaf.
 template <class RowAt>
 void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::int64_t m,
                  void* out) {
@@ -185,7 +185,7 @@ void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::
     reduce_group(row, most, tree.leaf());
     tree.add();
   }
-  if (row < rows) {  // the remaining rows form one leaf: eight of them, and the others
+  if (row < rows) {  // the remaining rows form one leaf: eight of them, and then the rest
     alignas(64) std::byte few[LeafTree::kLeafBytes], part[LeafTree::kLeafBytes];
     const bool octet = row + 8 <= rows;
     if (octet) {
@@ -207,14 +207,14 @@ void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::
   tree.finish(out);
 }
 
-// in[rows, stride] -> out[m]: the first m elements of each row.
+// Reduces the first m elements of each row of in[rows, stride] to out[m].
 void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
                  std::int64_t m, void* out) {
   reduce_rows(k, EvenRows{in, stride * itemsize(k.dtype)}, rows, m, out);
 }
 
-// in[reduced, inner] -> out[inner] of the computed dtype; inner > 1. Several narrow rows are
-// treated as one wide row, whose parts are combined at the end.
+// Reduces in[reduced, inner] to out[inner] of the computed dtype; inner > 1. Several narrow rows
+// are treated as one wide row, whose parts are combined at the end.
 void reduce_columns(const Kernels& k, const std::byte* in, std::int64_t reduced, std::int64_t inner,
                     std::byte* out) {
   const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed);

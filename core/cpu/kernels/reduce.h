@@ -40,17 +40,17 @@ void reduce_blocks(Reduction op, DType dtype, const void* in, std::int64_t n, st
 void reduce_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                      void* out);
 
-// As the kernel of `op`, but the results have reduce_partial_dtype, because they will be reduced
-// further.
+// Does the same as the kernel of `op`, but writes results of reduce_partial_dtype, because they
+// will be reduced further.
 void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, std::int64_t outer,
                         std::int64_t reduced, std::int64_t inner);
-// Writes elements [begin, end) of the result for in[reduced, inner] to out[begin, end); bit for bit
-// the kernel's result. inner is at least 64, reduced at least 1.
+// Writes elements [begin, end) of the result for in[reduced, inner] to out[begin, end). They have
+// the same bits as the kernel's. inner is at least 64, reduced at least 1.
 void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, std::int64_t reduced,
                          std::int64_t inner, std::int64_t begin, std::int64_t end);
 
-// As the kernel of `op`, bit for bit, for in[outer, reduced, inner] of which every row of `inner`
-// elements lies elsewhere: row r of group i begins at rows[i * reduced + r]. Where
+// Gives the bits of the kernel of `op` for an in[outer, reduced, inner] whose rows of `inner`
+// elements are anywhere in memory: row r of group i begins at rows[i * reduced + r]. Only valid if
 // reduces_rows_apart(reduced, inner).
 bool reduces_rows_apart(std::int64_t reduced, std::int64_t inner);
 void reduce_rows_apart(Reduction op, DType dtype, const void* const* rows, void* out,

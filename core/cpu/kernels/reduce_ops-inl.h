@@ -8,8 +8,8 @@ namespace {
 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
-// `neutral` is an x for which vector(a, x) is a, bit for bit. Max and Min of vectors return b
-// unless a is larger (smaller): also where either is a NaN, and where both are zeros.
+// `neutral` is an x for which vector(a, x) has the bits of a. hn::Max and hn::Min return b unless a
+// is larger (smaller): also if either is a NaN, and if both are zeros.
 #define SHMAP_VECTOR_OP(expression, neutral_value) \
   static constexpr double neutral = neutral_value; \
   template <class V>                               \
@@ -25,8 +25,8 @@ template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, T,
                                 std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
 
-// Each operation has run(a, b); `identity`, the result for no elements; and, with vectors,
-// SHMAP_VECTOR_OP: the same for two vectors.
+// Each operation has run(a, b) and `identity`, the result for no elements. With vectors it also has
+// SHMAP_VECTOR_OP, run() for two vectors.
 struct Sum {
   template <class T>
   static constexpr T identity = T{0};
@@ -117,7 +117,7 @@ template <class T>
 inline constexpr int kLanes = 256 / static_cast<int>(sizeof(T));
 
 #if SHMAP_VECTORS
-// The lanes of a vector, folded in halves.
+// Folds the lanes of a vector in halves.
 template <class Op, class D>
 HWY_INLINE hn::TFromD<D> fold_lanes(D d, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D{}) * sizeof(hn::TFromD<D>) > 16) {
@@ -142,7 +142,7 @@ HWY_INLINE hn::Vec<D> load_or_neutral(D d, const T* p, std::int64_t count) {
   return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), neutral);
 }
 
-// n >= 1 contiguous floats to one.
+// Reduces n >= 1 contiguous floats to one.
 template <class Op, class T>
 T reduce_floats(const T* p, std::int64_t n) {
   using D = hn::ScalableTag<T>;
@@ -232,7 +232,7 @@ T reduce_floats(const T* p, std::int64_t n) {
 }
 #endif
 
-// n >= 1 contiguous elements to one.
+// Reduces n >= 1 contiguous elements to one.
 template <class Op, class T>
 T reduce_run(const T* p, std::int64_t n) {
   if constexpr (std::is_floating_point_v<T>) {

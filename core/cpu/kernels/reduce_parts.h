@@ -1,5 +1,5 @@
-// The kernels of which reductions and reducing collectives are built, for bool, integers, f32 and
-// f64 (callers widen the half types to f32). nullptr where the dtype has no such op.
+// Kernels of which reductions and reducing collectives consist, for bool, integers, f32 and f64
+// (callers widen the half types to f32). nullptr if the dtype has no such op.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace shmap::cpu {
 
-// One element from n >= 1 contiguous ones, in an order that depends on n alone.
+// Reduces n >= 1 contiguous elements to one, in an order that depends on n alone.
 using RunFn = void (*)(const void* in, std::int64_t n, void* out);
 RunFn run_kernel(Reduction op, DType dtype);
 
 // Writes one element, the result for no elements, of a dtype that has run_kernel(op, dtype).
 void write_identity(Reduction op, DType dtype, void* out);
 
-// in[rows, n] -> out[rows]: each row as run_kernel would reduce it, many rows at a time where
-// they are shorter than short_row(dtype). n >= 1.
+// Reduces in[rows, n] to out[rows]: each row as run_kernel would, but many rows at a time if they
+// are shorter than short_row(dtype). n >= 1.
 using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);
 RowsFn rows_kernel(Reduction op, DType dtype);
 constexpr std::int64_t short_row(std::int64_t itemsize) { return itemsize == 8 ? 32 : 64; }
@@ -26,25 +26,26 @@ constexpr std::int64_t short_row(DType dtype) { return short_row(itemsize(dtype)
 // or 16. `out` may be one of the inputs.
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
 TreeFn tree_kernel(Reduction op, DType dtype, int k);
-// As TreeFn, from bf16 to f32, widening as it reads; for sum, prod, max and min.
+// A TreeFn from bf16 to f32, which widens elements as it reads them; for sum, prod, max and min.
 TreeFn bf16_tree_kernel(Reduction op, int k);
 
 // Scratch memory of a thread for reductions, too large for the stack of a thread. Each member has
-// one user at a time: a kernel that uses it calls nothing that uses it too.
+// one user at a time: no function that uses a member calls another one that uses it.
 struct ReduceScratch {
   static constexpr std::int64_t kLeafBytes = 2048;  // a leaf has as many elements as fit
   static constexpr std::int64_t kPiece = 4096;      // elements of half types, widened at a time
   static constexpr int kDepth = 48;
-  alignas(64) std::byte leaves[kDepth * kLeafBytes];  // of a LeafTree
+  alignas(64) std::byte leaves[kDepth * kLeafBytes];  // for a LeafTree
   alignas(64) std::byte group[8][kLeafBytes];         // the rows that are combined to one leaf
   alignas(64) float piece[kPiece];
 };
-// The calling thread's. Throws std::bad_alloc.
+// The calling thread's scratch memory. Throws std::bad_alloc.
 ReduceScratch& reduce_scratch();
 
-// A balanced tree over leaves that arrive one after another, each of m elements, in the thread's
-// buffers: so one tree at a time. Neighbours are combined as soon as both exist. The number of
-// leaves need not be a power of two; the rest is combined from the last leaf back.
+// A balanced tree over leaves of m elements that arrive one after another. It uses the thread's
+// buffers, so that there is one tree at a time. Neighbours are combined as soon as both exist. The
+// number of leaves need not be a power of two: at the end the rest is combined from the last leaf
+// back.
 class LeafTree {
  public:
   static constexpr std::int64_t kLeafBytes = ReduceScratch::kLeafBytes;
@@ -60,7 +61,7 @@ class LeafTree {
  private:
   TreeFn pair_;
   std::int64_t m_, bytes_;
-  std::int64_t depth_ = 0;  // buffers that hold a subtree
+  std::int64_t depth_ = 0;  // number of buffers that hold a subtree
   std::uint64_t leaves_ = 0;
   std::byte* const buffers_ = reduce_scratch().leaves;
 };

@@ -15,9 +15,9 @@ using ScanFn = void (*)(const void* in, void* out, std::int64_t outer, std::int6
 // The kernel of `op` for `dtype`; nullptr where the dtype has no such op.
 ScanFn scan_kernel(Cumulative op, DType dtype);
 
-// One line by several threads: writes elements [begin, end) of the result of scan_kernel for
-// in[1, len, 1], bit for bit. Reads all elements that come before them, so that `out` must not be
-// `in`. Where scans_ranges(op, dtype): integers.
+// Scans one line by several threads: writes elements [begin, end) of the result of scan_kernel for
+// in[1, len, 1], with the same bits. Reads all elements that come before them, so that `out` must
+// not be `in`. Only for integers: scans_ranges(op, dtype).
 bool scans_ranges(Cumulative op, DType dtype);
 void scan_range(Cumulative op, DType dtype, const void* in, void* out, std::int64_t len,
                 bool reverse, std::int64_t begin, std::int64_t end);

@@ -49,7 +49,7 @@ struct Prod {
     return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 #if SHMAP_VECTORS
-  static constexpr bool has_vector = false;  // of 64 bits on AVX2
+  static constexpr bool has_vector = false;  // AVX2 has no such operation on 64 bits
 #endif
 };
 struct Max {

@@ -1,4 +1,4 @@
-// The kernels of which cumulative operations are built.
+// Kernels of which cumulative operations consist.
 #pragma once
 #include <cstdint>
 
@@ -7,18 +7,18 @@
 
 namespace shmap::cpu {
 
-// in[n] -> out[n]: running results from the first element on, or from the last if `reverse`,
-// continued from the result *before unless it is null. `out` may be `in`.
+// Writes the running results of in[n] to out[n], from the first element on, or from the last if
+// `reverse`. Continues from the result *before unless it is null. `out` may be `in`.
 using LineScanFn = void (*)(const void* in, void* out, std::int64_t n, bool reverse,
                             const void* before);
-// Of integers, and of bool as bytes; nullptr for floats and where the dtype has no such op.
+// For integers, and for bool as bytes; nullptr for floats and if the dtype has no such op.
 LineScanFn line_scan_kernel(Cumulative op, DType dtype);
 
-// in[kScanRows, len] -> out[kScanRows, len], len >= 1: running results of each row in f64, from its
+// Writes the running results of each row of in[kScanRows, len], len >= 1, in f64 and from the row's
 // first element on, or from its last if `reverse`. `out` may be `in`.
 constexpr int kScanRows = 8;
 using RowsScanFn = void (*)(const float* in, float* out, std::int64_t len, bool reverse);
-// For cumsum and cumprod; nullptr for the others, and where there are no vectors.
+// For cumsum and cumprod; nullptr for others, and without explicit vectors.
 RowsScanFn rows_scan_kernel(Cumulative op);
 
 }  // namespace shmap::cpu

@@ -42,8 +42,8 @@ HWY_INLINE void turn(V& a, V& b, V& c, V& e) {
   e = hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high));
 }
 
-// Four elements of each of four rows, which lie `pitch` elements apart. Returns the running results
-// after them.
+// Scans four elements of each of four rows, which are `pitch` elements apart. Returns the running
+// results after them.
 template <class Op, bool reverse>
 HWY_INLINE hn::Vec<Wide> scan_square(const float* from, float* to, std::int64_t pitch,
                                      hn::Vec<Wide> running) {

@@ -23,7 +23,7 @@ namespace {
 
 using std::int64_t;
 
-// dst[i] = dst[i] op src[i] for i < count, strides in bytes.
+// Computes dst[i] = dst[i] op src[i] for i < count; strides are in bytes.
 using Combine = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
                          int64_t count);
 
@@ -63,7 +63,7 @@ void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
   }
 }
 
-// The kernel for long rows of floats; nullptr where the loops above do as well.
+// Returns the kernel for long rows of floats, or nullptr if the loops above are as fast.
 template <class T, ScatterKind op>
 BinaryFn row_kernel() {
   constexpr bool is_float =
@@ -79,8 +79,8 @@ BinaryFn row_kernel() {
   }
 }
 
-// Combines rows of `row` elements, only elements first … last - 1 of each: update at[k] into row
-// rows[k] of the operand, in the order of k.
+// Combines update at[k] into row rows[k] of the operand, in the order of k. Rows have `row`
+// elements, of which only first … last - 1 are combined.
 struct Rows {
   char* operand;
   const char* updates;
@@ -89,8 +89,8 @@ struct Rows {
 using CombineRows = void (*)(const Rows& r, const std::int32_t* rows, const std::int32_t* at,
                              int64_t count);
 
-// Single elements, some at a time, whose updates are loaded before the first of them is stored: a
-// load right behind a store to an address that is not known yet may have to wait for it.
+// Combines single elements, a few at a time: loads their updates before it stores the first result,
+// since a load right behind a store to an address that is not known yet may have to wait.
 template <class T, ScatterKind op, class UpdateAt>
 void combine_elements(T* operand, const std::int32_t* rows, int64_t count, UpdateAt update) {
   constexpr int64_t kFew = 4;
@@ -106,17 +106,17 @@ void combine_elements(T* operand, const std::int32_t* rows, int64_t count, Updat
 
 template <class T, ScatterKind op>
 void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* at, int64_t count) {
-  // Rows lie anywhere in the operand: the next ones are prefetched while others are combined.
+  // Rows are anywhere in the operand, so the next ones are prefetched while others are combined.
   constexpr int64_t kAhead = 8;
   T* const operand = reinterpret_cast<T*>(r.operand);
   const T* const updates = reinterpret_cast<const T*>(r.updates);
   if (r.row == 1) {
-    // `at` ascends: it is 0, 1, 2 … where it ends so.
+    // `at` ascends, so it is 0, 1, 2 … if its last element is count - 1.
     if (count > 0 && at[count - 1] == count - 1)
       return combine_elements<T, op>(operand, rows, count, [=](int64_t k) { return updates[k]; });
     return combine_elements<T, op>(operand, rows, count, [=](int64_t k) { return updates[at[k]]; });
   }
-  constexpr int64_t kLongRow = 32;  // elements; less is not worth a call
+  constexpr int64_t kLongRow = 32;  // elements; shorter rows are not worth a call
   static const BinaryFn long_row = row_kernel<T, op>();
   const int64_t wide = r.last - r.first;
   const BinaryFn call = wide >= kLongRow ? long_row : nullptr;
@@ -171,16 +171,16 @@ Combiner combine_of(DType t, ScatterKind op) {
 }
 
 struct Plan {
-  int rank = 0;       // dims of a window
+  int rank = 0;       // number of dims of a window
   int dim[kMaxRank];  // the operand dim of each window dim
   int64_t extent[kMaxRank];
   int64_t operand_stride[kMaxRank], update_stride[kMaxRank];  // bytes, by window dim
   int batch_rank = 0;
   int64_t batch_count = 1;
   int64_t batch_extent[kMaxRank], batch_stride[kMaxRank];  // in updates, bytes
-  int64_t stride[kMaxRank];                                // bytes, of every operand dim
-  int64_t last_start[kMaxRank];  // by operand dim: the largest start whose window fits
-  int64_t from_end[kMaxRank];    // by operand dim: what is added to a negative index
+  int64_t stride[kMaxRank];                                // bytes, for every operand dim
+  int64_t last_start[kMaxRank];  // for each operand dim, the largest start whose window fits
+  int64_t from_end[kMaxRank];    // for each operand dim, the number added to a negative index
   int64_t index_size = 0;
 };
 
@@ -214,9 +214,9 @@ Plan make_plan(const Scatter& s) {
   return p;
 }
 
-// The operand dim that parts are ranges of, so that no two write the same element: each applies
-// what lies in its range of every window. Best is a dim that no index moves along, since then no
-// part looks at a window in vain.
+// Chooses the operand dim whose ranges are the parts, so that no two parts write the same element:
+// a part applies the elements in its range of every window. Prefers a dim along which no index
+// moves windows, since each part then applies a share of each window.
 int choose_cut(const Scatter& s, const Plan& p, int parts) {
   int best = 0;
   for (int d = 1; d < s.operand_shape.rank(); ++d)
@@ -270,9 +270,9 @@ bool is_rows(const Scatter& s, const Plan& p) {
   return true;
 }
 
-// The work of one call of scatter_rows(): updates [from, to), and of the dim that is divided among
-// threads the range [begin, end): rows of the operand, or elements of each row if `cuts_rows` is
-// false.
+// The work of one call of scatter_rows(): updates [from, to), and the range [begin, end) of the
+// dim that threads share. That dim is the operand's rows if `cuts_rows`, else the elements of each
+// row.
 struct RowsPart {
   bool cuts_rows;
   int64_t begin, end, from, to;
@@ -310,8 +310,8 @@ void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, const Ro
 // if many updates add single elements of 4 or 8 bytes to few sums. Depends on the shapes alone,
 // because it decides the order of the additions.
 int64_t block_count(const Scatter& s, const Plan& p) {
-  constexpr int64_t kBlockUpdates = 4096;  // fewer are not worth sums of their own
-  constexpr int64_t kUpdatesOfSum = 16;    // so that to add the sums up costs little
+  constexpr int64_t kBlockUpdates = 4096;  // a block of fewer updates is not worth its own sums
+  constexpr int64_t kUpdatesOfSum = 16;    // so many that adding up the blocks' sums costs little
   constexpr int64_t kMostBlocks = 16;
   if (s.op != ScatterKind::add || s.dtype == prng_key || itemsize(s.dtype) < 4) return 1;
   if (!is_rows(s, p) || p.stride[0] != itemsize(s.dtype)) return 1;
@@ -321,7 +321,7 @@ int64_t block_count(const Scatter& s, const Plan& p) {
 
 int64_t sums_bytes(const Scatter& s) { return s.operand_shape[0] * itemsize(s.dtype); }
 
-// sums[i] = the x for which x + y has the bits of y.
+// Sets sums[i] to the x for which x + y has the bits of y.
 void clear_sums(const Scatter& s, void* sums) {
   const float zero = -0.0f;
   const double long_zero = -0.0;
@@ -347,7 +347,7 @@ void add_sums(const Scatter& s, void* to, const void* sums) {
                s.operand_shape[0]);
 }
 
-// The sums of one block, of a thread.
+// Memory that a thread keeps for the sums of one block.
 struct BlockSums {
   std::vector<std::byte> bytes;
 };
@@ -426,14 +426,14 @@ void scatter_part(const Scatter& s, int part, int parts) {
   const Combiner combiner = combine_of(s.dtype, s.op);
   const Combine f = combiner.strided;
   const int rank = s.operand_shape.rank();
-  // A part's range, of a dim of extent 1 that is not there where the operand is a scalar.
+  // The range of the part. A scalar operand is treated as one with a single dim of extent 1.
   const int cut = choose_cut(s, p, parts);
   const int64_t extent = rank > 0 ? s.operand_shape[static_cast<std::size_t>(cut)] : 1;
   const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
   if (begin == end) return;
   if (is_rows(s, p) && (cut == 0 || p.rank == 1))
     return scatter_rows(s, p, combiner.rows, {cut == 0, begin, end, 0, p.batch_count}, s.operand);
-  int64_t window_extent = 1, window_stride = 0;  // along the cut dim, of all of a window
+  int64_t window_extent = 1, window_stride = 0;  // along the cut dim, for a whole window
   int cut_window = -1;
   for (int w = 0; w < p.rank; ++w) {
     if (p.extent[w] == 0) return;

@@ -22,20 +22,20 @@ struct Scatter : Slices {
 };
 
 void scatter(const Scatter& s);
-// Parts hold disjoint elements of `operand`, so that they may run at once and give the same bits.
+// Parts write disjoint elements of `operand`, so that they may run at once and give the same bits.
 int scatter_parts(const Scatter& s, int workers);
 void scatter_part(const Scatter& s, int part, int parts);
-// How many blocks the updates are cut into; 1 where they are added one by one. Several blocks run
-// in one of two ways, with the same bits. Part 0 of scatter_part does them all. Or calls of
-// scatter_to_sums, which may run at once, make the sums of the blocks [begin, end), and then one
-// call of add_scatter_sums adds the sums up and writes s.operand. `sums` has room for the operand
-// once for each block; the sums of block 0 start from `original`.
+// The number of blocks into which the updates are cut; 1 if they are added one by one. Several
+// blocks run in one of two ways, with the same bits. Either part 0 of scatter_part does them all.
+// Or calls of scatter_to_sums, which may run at once, compute the sums of the blocks [begin, end),
+// and then one call of add_scatter_sums adds the sums up and writes s.operand. `sums` has room for
+// the operand once for each block; the sums of block 0 start from `original`.
 std::int64_t scatter_block_count(const Scatter& s);
 void scatter_to_sums(const Scatter& s, const void* original, std::int64_t begin, std::int64_t end,
                      void* sums);
 void add_scatter_sums(const Scatter& s, const void* sums);
-// Copies what scatter_part of the same part will write to from `original` to s.operand: all parts
-// together copy the whole array.
+// Copies from `original` to s.operand the elements to which scatter_part of the same part will
+// write. All parts together copy the whole array.
 void copy_scatter_part(const Scatter& s, const void* original, int part, int parts);
 
 }  // namespace shmap::cpu

@@ -17,7 +17,7 @@ namespace {
 using SelectFn = void (*)(const void* pred, const void* on_true, bool true_scalar,
                           const void* on_false, bool false_scalar, void* out, std::int64_t n);
 
-// Each element reads both sides, so that the loops are vectorised.
+// Reads both sides for each element, so that the loops are vectorised.
 template <class T>
 void choose(const void* pred, const void* on_true, bool true_scalar, const void* on_false,
             bool false_scalar, void* out, std::int64_t n) {
@@ -56,7 +56,7 @@ using ClampFn = void (*)(const void* low, bool low_scalar, const void* x, const 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As max and then min (binary_float.cpp) have it, in one pass.
+// Does the same in one pass as max and then min (binary_float.cpp).
 template <class T>
 void clamp_floats(const void* low, bool low_scalar, const void* x, const void* high,
                   bool high_scalar, void* out, std::int64_t n) {
@@ -127,7 +127,7 @@ void select(const void* pred, bool pred_scalar, const void* on_true, bool true_s
   const bool taken = *static_cast<const std::uint8_t*>(pred) != 0;
   const void* side = taken ? on_true : on_false;
   if (taken ? true_scalar : false_scalar) {
-    std::uint64_t value = 0;  // a copy: a scalar may lie in `out` where n is 1
+    std::uint64_t value = 0;  // a copy: `out` may be the scalar if n is 1
     std::memcpy(&value, side, static_cast<std::size_t>(itemsize));
     fill(out, &value, itemsize, n);
   } else if (side != out) {

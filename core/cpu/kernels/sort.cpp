@@ -31,10 +31,11 @@ namespace {
 
 using std::int64_t;
 
-// From this length on, counting digits beats comparing, for elements of so many bytes.
+// Lines of at least this length are sorted by digits (radix sort), which is then faster than
+// comparing. `itemsize`: bytes of an element.
 constexpr int64_t radix_from(int itemsize) { return 32 * itemsize; }
 
-// Part of a line's items in their order: those from `first` on that come before `last`.
+// A range of a line's sorted items: those that are not before `first` and that are before `last`.
 template <class Key>
 struct ItemRange {
   Item<Key> first = {0, 0};
@@ -42,9 +43,9 @@ struct ItemRange {
   Item<Key> last = {0, 0};
 };
 
-// The range that part `part` of `parts` sorts. Its bounds are quantiles of a sample of the items,
-// taken evenly from the line, so that all parts get about as many items. key_at(i) gives the key of
-// item i of `len`.
+// The range that part `part` of `parts` sorts. Its bounds are quantiles of a sample of items at
+// even distances in the line, so that all parts get about as many items. key_at(i) returns the key
+// of item i of `len`.
 template <class Key, class KeyAt>
 ItemRange<Key> range_of_part(int64_t len, int part, int parts, const KeyAt& key_at) {
   const int64_t samples = std::min<int64_t>(len, 256 * std::min(parts, 16));
@@ -62,8 +63,8 @@ ItemRange<Key> range_of_part(int64_t len, int part, int parts, const KeyAt& key_
   return range;
 }
 
-// Adds those of the next items that lie in the range, keys[0 … n) with the indices from `index` on,
-// to items[*count …), which has room for kSpare more; and to *before how many lie below the range.
+// Takes the next items: keys[0 … n), with the indices from `index` on. Adds those in the range to
+// items[*count …), which has room for kSpare more, and adds to *before the number below the range.
 constexpr int64_t kSpare = 16;
 template <class Key>
 void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int64_t n,
@@ -82,7 +83,7 @@ void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int6
     auto at = hn::Iota(d, static_cast<std::uint32_t>(index));
     for (; k + lanes <= n; k += lanes) {
       const auto x = hn::LoadU(d, keys + k);
-      // Of equal keys the index decides.
+      // If keys are equal, the index decides.
       const auto is_below =
           hn::Or(hn::Lt(x, first), hn::And(hn::Eq(x, first), hn::Lt(at, first_index)));
       const auto is_early = hn::Or(
@@ -109,11 +110,11 @@ void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int6
   *before += below;
 }
 
-// Memory of a thread for the items of a line.
+// Memory that a thread keeps for the items of a line.
 template <class Key>
 class ItemRoom {
  public:
-  // Two arrays of so many items, without values.
+  // Returns two arrays of `count` items, uninitialised.
   std::pair<Item<Key>*, Item<Key>*> get(int64_t count) {
     const auto wanted = static_cast<std::size_t>(count);
     if (size_ < wanted) {
@@ -125,7 +126,7 @@ class ItemRoom {
     }
     return {items_.get(), other_.get()};
   }
-  // Long lines are rare: their memory is given back.
+  // Frees the memory of long lines, which are rare.
   void trim() {
     if (size_ * sizeof(Item<Key>) <= kMostKept) return;
     items_.reset();
@@ -141,8 +142,8 @@ class ItemRoom {
   std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
 };
 
-// Whether a line is 0, 1, 2 …, as the payload of argsort is. After the sort such a line holds the
-// original positions of the items, which the items have themselves: the line need not be read.
+// True if a line is 0, 1, 2 …, as the payload of argsort is. After the sort such a line holds the
+// items' original positions, which the items have themselves, so that the line need not be read.
 inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
   constexpr int64_t kBlock = 256;
   for (int64_t i = 0; i < len; i += kBlock) {
@@ -154,7 +155,7 @@ inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
   return true;
 }
 
-// What sort_lines needs to know of the elements' type.
+// The functions and constants of sort_lines that depend on the elements' type.
 template <class Key>
 struct Elements {
   int itemsize;
@@ -187,7 +188,7 @@ void store_elements(const Item<WideKey<T>>* items, int64_t n, WideKey<T> flip, c
   }
 }
 
-// Sorts lines [begin, end), or of each of them the items of part `part` of `parts`.
+// Sorts lines [begin, end), or only the items of part `part` of `parts` in each of them.
 template <class Key>
 void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin, int64_t end,
                 int part, int parts) {
@@ -204,7 +205,7 @@ void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin,
       elements.load(s.keys, base + i * inner, inner, m, flip, out);
     };
     Item<Key>* items = first_items;
-    int64_t count = len, before = 0;  // items of the range, and those below it
+    int64_t count = len, before = 0;  // items in the range, and below it
     ItemRange<Key> range;
     if (parts > 1) {
       count = 0;
@@ -230,7 +231,7 @@ void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin,
     else
       std::sort(items, items + count);
 
-    // items[i] goes to place before + i of the line; through a copy where that is read later.
+    // Moves items[i] to position before + i of the line, through a copy if the line is read later.
     const auto permute = [&](const void* src, void* dst, int itemsize) {
       const auto run = [&](auto size) {
         const int64_t bytes = size;
@@ -268,11 +269,11 @@ void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin,
       for (int64_t i = 0; i < count; ++i)
         to[i * inner] = static_cast<std::int32_t>(items[i].index());
     };
-    // Keys in a near cache are looked up as fast as they are made again.
+    // Looking up keys in a near cache is as fast as computing elements from keys.
     const bool is_near = len * elements.itemsize <= (16 << 10);
     if (is_near || (s.sorted == s.keys && elements.float_like)) {
       if (s.sorted != nullptr) permute(s.keys, s.sorted, elements.itemsize);
-    } else if (s.sorted != nullptr) {  // most keys are not looked up
+    } else if (s.sorted != nullptr) {  // computes most elements from keys, without a look-up
       elements.store(items, count, flip, s.keys, base, s.sorted, base + before * inner, inner);
     }
     if (s.indices != nullptr) store_indices(s.indices);
@@ -310,10 +311,10 @@ namespace {
 
 using std::int64_t;
 
-// From this length on, several threads share a line.
+// Lines of at least this length are shared by several threads.
 constexpr int64_t kSharedFrom = 32 << 10;
 
-// Whether parts may share lines: each reads all keys of a line while others write.
+// True if parts may share lines: each part reads all keys of a line while others write.
 bool may_share(const SortPass& s) {
   bool apart = s.len >= kSharedFrom && s.sorted != s.keys;
   for (const SortPayload& p : s.payloads) apart &= p.src != p.dst;

@@ -15,9 +15,9 @@ struct SortPayload {  // an array of the keys' extents that is permuted with the
   void* dst = nullptr;
 };
 
-// By one key.
+// One sort by one key.
 struct SortPass {
-  DType dtype = f32;                           // of the keys
+  DType dtype = f32;                           // dtype of the keys
   std::int64_t outer = 0, len = 0, inner = 1;  // len < 2^31
   bool descending = false;
   const void* keys = nullptr;
@@ -27,8 +27,8 @@ struct SortPass {
 };
 
 void sort(const SortPass& s);
-// Parts may be more than the lines, if these are long: each then sorts the items of a range of keys
-// of every line. Not where an output is an input: a part then sorts whole lines, or none.
+// There may be more parts than lines, if lines are long: each part then sorts a range of the keys
+// of every line. If an output is also an input, a part sorts whole lines or none.
 int sort_parts(const SortPass& s, int workers);
 void sort_part(const SortPass& s, int part, int parts);
 

@@ -11,8 +11,8 @@ constexpr int kWidestDigit = 11;  // bits
 template <class T>
 using WideKey = UnsignedOf<sizeof(T) <= 4 ? 4 : 8>;
 
-// A key and where it came from: with both compared, no two items are equal, and every sort is
-// stable.
+// A key and the position of its element. Sorting compares both, so that no two items are equal and
+// every sort is stable.
 template <class Key>
 struct Item {
   Item() = default;
@@ -41,7 +41,7 @@ struct Item<std::uint32_t> {
 };
 
 // Sorts by kDigits digits of `width` bits of key - least, least significant digit first; items with
-// equal keys stay in their order. Returns where the result is: `items` or `other`.
+// equal keys stay in their order. Returns the array that has the result: `items` or `other`.
 template <int kDigits, class Key>
 Item<Key>* sort_by_digits(Item<Key>* items, Item<Key>* other, std::int64_t count, Key least,
                           int width, std::uint32_t* counts) {
@@ -67,8 +67,8 @@ Item<Key>* sort_by_digits(Item<Key>* items, Item<Key>* other, std::int64_t count
   return items;
 }
 
-// Sorts items that stand in the order of their indices. Only the bits in which keys differ from the
-// least one are looked at. Returns where the result is: `items` or `other`.
+// Sorts items that are in the order of their indices. Only the bits in which keys differ from the
+// least key are looked at. Returns the array that has the result: `items` or `other`.
 template <class Key>
 Item<Key>* radix_sort(Item<Key>* items, Item<Key>* other, std::int64_t count,
                       std::uint32_t* counts) {
@@ -80,7 +80,7 @@ Item<Key>* radix_sort(Item<Key>* items, Item<Key>* other, std::int64_t count,
     most = key > most ? key : most;
   }
   const int bits = std::bit_width(static_cast<std::uint64_t>(static_cast<Key>(most - least)));
-  // Many values of a digit pay where there are many more items.
+  // Wide digits pay if there are many more items than values of a digit.
   const int widest = count >= (16 << 10) ? kWidestDigit : 8;
   const int digits = (bits + widest - 1) / widest;
   if (digits == 0) return items;
@@ -107,7 +107,7 @@ Item<Key>* radix_sort(Item<Key>* items, Item<Key>* other, std::int64_t count,
             return sort_by_digits<8>(items, other, count, least, width, counts);
         }
       }
-      return items;  // never: four digits of eight bits hold a key
+      return items;  // unreachable: four digits of eight bits hold a key
   }
 }
 

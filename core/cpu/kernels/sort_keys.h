@@ -48,7 +48,7 @@ SortKey<T> sort_key(T value) {
   }
 }
 
-// Whether the element can be computed from its key. Not for zeros and NaNs of floats: 0 and -0 have
+// True if the element can be computed from its key. Not for zeros and NaNs of floats: 0 and -0 have
 // one key, and so have all NaNs.
 template <class T>
 bool key_tells_element(SortKey<T> key) {

@@ -1,4 +1,4 @@
-// What the kernels of sort and of top_k share.
+// Declarations that the kernels of sort and of top_k share.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace shmap::cpu {
 // ranges.
 using SortLinesFn = void (*)(const SortPass& s, std::int64_t begin, std::int64_t end, int part,
                              int parts);
-// The k largest of rows [begin, end).
+// Finds the k largest elements of rows [begin, end).
 using TopKFn = void (*)(const TopK& t, std::int64_t begin, std::int64_t end);
 
 inline constexpr std::int64_t kSortPart = 16 << 10;  // fewer elements are not worth another thread

@@ -6,7 +6,7 @@
 namespace shmap::cpu {
 namespace {
 
-// The last cache that the first core has, as the kernel of the system says; 0 where it does not.
+// The size of the first core's last-level cache, as Linux reports it; 0 if it does not.
 std::int64_t last_cache_bytes() noexcept {
   std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
   if (file == nullptr) return 0;

@@ -1,4 +1,4 @@
-// From which size on results are stored past the caches.
+// The size from which on results are stored past the caches.
 #pragma once
 #include <cstdint>
 

@@ -68,7 +68,7 @@ using V = hn::Vec<D>;
 constexpr std::int64_t kLanes = hn::MaxLanes(D{});
 constexpr std::int64_t kGroup = 4 * kLanes;
 
-// Four vectors of hashes, so that one's instructions run while another's wait.
+// Four vectors of hashes: the instructions of one vector run while those of another wait.
 struct Four {
   V a0, a1, b0, b1, c0, c1, d0, d1;
 };
@@ -114,7 +114,7 @@ HWY_INLINE void put(V x0, V x1, std::byte* out) {
   }
 }
 
-// n, a multiple of kGroup, counts of one high word.
+// Hashes n counts, a multiple of kGroup, that have the same high word.
 template <DType to, bool around>
 void run_groups(const Word* key, Word high, Word low, std::byte* out, std::int64_t n) {
   const D d;
@@ -162,7 +162,7 @@ void run_piece(const Word* key, Word high, Word low, std::byte* out, std::int64_
     else
       run_groups<to, false>(key, high, low, out, whole);
     if (whole == n) return;
-    // The rest of a group in a buffer, and of it what is wanted.
+    // Computes a whole group in a buffer, and copies the elements that are wanted.
     alignas(64) std::byte rest[kGroup * kItem<to>];
     run_groups<to, false>(key, high, low + static_cast<Word>(whole), rest, kGroup);
     std::memcpy(out + whole * kItem<to>, rest, static_cast<std::size_t>((n - whole) * kItem<to>));
@@ -181,7 +181,7 @@ template <DType to>
 void run(const Word* key, std::uint64_t first, std::byte* out, std::int64_t n, bool around) {
   constexpr std::uint64_t kCycle = std::uint64_t{1} << 32;
   while (n > 0) {
-    const std::uint64_t left = kCycle - first % kCycle;  // counts of this high word
+    const std::uint64_t left = kCycle - first % kCycle;  // counts that have this high word
     const std::int64_t piece =
         left < static_cast<std::uint64_t>(n) ? static_cast<std::int64_t>(left) : n;
     run_piece<to>(key, static_cast<Word>(first >> 32), static_cast<Word>(first), out, piece,

@@ -9,15 +9,15 @@ namespace shmap::cpu {
 // From this many bytes on, u32 and wider elements may be written past the caches (`around`).
 inline constexpr std::int64_t kThreefryAroundBytes = std::int64_t{8} << 20;
 
-// out[i] of the hash of first + i, elements of dtype `to`, made of the hash's words 0 and 1: u8 and
-// u16 are the low bits of word 0 ^ word 1, u32 is word 0 ^ word 1, u64 is word 0 << 32 | word 1,
-// and a prng_key is word 0, then word 1. The high word of first + i is the first one of the count.
-// `key`: two words.
+// Writes to out[i] an element of dtype `to` from words 0 and 1 of the hash of first + i: u8 and u16
+// are the low bits of word 0 ^ word 1, u32 is word 0 ^ word 1, u64 is word 0 << 32 | word 1, and a
+// prng_key is word 0, then word 1. The high word of first + i is the first word to hash. `key`: two
+// words.
 void threefry_bits(DType to, const std::uint32_t* key, std::uint64_t first, void* out,
                    std::int64_t n, bool around = false);
 
-// The hash of x0[i] and x1[i] under the keys k0[i] and k1[i], n times; where `one` has the bit of
-// an operand (k0 first) that is a single number. Results may be the operands' memory.
+// Writes the hash of x0[i] and x1[i] under the keys k0[i] and k1[i] for i < n. A set bit of `one`
+// means that the operand (bit 0: k0) is a single number. Results may be the operands' memory.
 void threefry_pairs(const std::uint32_t* k0, const std::uint32_t* k1, const std::uint32_t* x0,
                     const std::uint32_t* x1, unsigned one, std::uint32_t* out0, std::uint32_t* out1,
                     std::int64_t n);

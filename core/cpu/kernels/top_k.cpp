@@ -21,10 +21,10 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kFewLargest = 32;  // up to this k, the largest are kept in order
+constexpr int64_t kFewLargest = 32;  // up to this k, the largest elements so far are kept in order
 
-// best[0 … k) become the k largest of a row, by insertion. Most elements are only compared with the
-// least of them.
+// Sets best[0 … k) to the k largest elements of a row, by insertion. Most elements are only
+// compared with the least of these.
 template <class T>
 void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
                  Item<WideKey<T>>* best) {

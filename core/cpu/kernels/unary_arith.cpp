@@ -79,15 +79,15 @@ struct Round {
   }
 };
 #else
-// Among numbers of the size of 2^(digits - 1) neighbours are 1 apart, so that adding that number
-// rounds x to even, with additions alone.
+// Numbers of the size of 2^(digits - 1) are 1 apart. Adding that number therefore rounds x to even,
+// with additions alone.
 template <class T>
 T round_to_even(T x) {
   const T big = std::copysign(T{1} / std::numeric_limits<T>::epsilon(), x);
   return (x + big) - big;
 }
-// x where it is so large that it has no fraction (or is infinite or NaN), else the rounded value,
-// with the sign of x where that is 0.
+// Returns x if it is so large that it has no fraction (or is infinite or NaN); otherwise the
+// rounded value, with the sign of x if that is 0.
 template <class T>
 T where_fraction(T x, T rounded) {
   return std::fabs(x) < T{1} / std::numeric_limits<T>::epsilon() ? std::copysign(rounded, x) : x;

@@ -92,8 +92,8 @@ struct logistic_op {
 #endif
 #undef SHMAP_MATH
 
-// Giles' approximation of single precision: polynomials in w = -log(1 - x^2), about 2.5, and in
-// sqrt(w), about 3, in the tails.
+// Giles' single-precision approximation: polynomials in w = -log(1 - x^2) around 2.5, and in
+// sqrt(w) around 3 in the tails.
 inline constexpr int kErfInvTerms = 9;
 inline constexpr double kErfInvCentre[kErfInvTerms] = {
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
@@ -103,8 +103,8 @@ inline constexpr double kErfInvTail[kErfInvTerms] = {-0.000200214257, 0.00010095
                                                      0.00943887047,   1.00167406,     2.83297682};
 
 #if SHMAP_MATH_F64
-// A start of a few digits, then Halley's steps on erf(y) = x, or on erfc in the tails, where erf
-// has lost its digits.
+// Starts from a few correct digits, then applies Halley's steps to erf(y) = x, or to erfc in the
+// tails, where erf has lost its digits.
 double erf_inv(double x) {
   const double a = std::fabs(x);
   if (!(a < 1)) return a == 1 ? std::copysign(HUGE_VAL, x) : std::nan("");
@@ -128,21 +128,21 @@ double erf_inv(double x) {
   }
   return std::copysign(y, x);
 }
-struct erf_inv_op;  // an element at a time
+struct erf_inv_op;  // computes one element at a time
 template <>
 void map<erf_inv_op>(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
     static_cast<double*>(out)[i] = erf_inv(static_cast<const double*>(in)[i]);
 }
 #elif SHMAP_VECTOR_MATH
-// -log(1 + f) - 2.5 for |f| <= 1/3, from its values at Chebyshev's nodes, the highest power first:
-// off by 4e-8, of which a sixth is left in erf_inv's result.
+// -log(1 + f) - 2.5 for |f| <= 1/3, from its values at Chebyshev nodes, the highest power first.
+// The error is 4e-8, of which a sixth remains in erf_inv's result.
 inline constexpr float kErfInvLog[] = {0.157655478f,  -0.175025418f, 0.163322672f,
                                        -0.197189406f, 0.250136197f,  -0.333422154f,
                                        0.499998093f,  -0.999999225f, -2.5f};
 
-// w - 2.5 of y = 1 - x^2 in (0, 1]. Only the logarithm's absolute error matters, which takes fewer
-// terms than a relative one.
+// Returns w - 2.5 for y = 1 - x^2 in (0, 1]. Only the logarithm's absolute error matters, which
+// takes fewer terms than a relative error of that size would.
 HWY_INLINE V erf_inv_place(V y) {
   const D d;
   const Int ints;
@@ -160,10 +160,10 @@ HWY_INLINE V erf_inv_place(V y) {
 
 #if HWY_TARGET == HWY_AVX3
 // erf_inv(x) / x as a polynomial of y = 1 - x^2 in each half of the eight powers of two below 1,
-// from its values at Chebyshev's nodes, the highest power first: off by 4e-8 of itself. One
-// register holds a coefficient of all sixteen; a half's place is the lower three bits of its
-// exponent and the highest bit of its fraction.
-inline constexpr float kErfInvLeast = 0x1p-8f;  // of y; smaller y use the tail's polynomial
+// from its values at Chebyshev nodes, the highest power first; relative error 4e-8. One register
+// holds a coefficient of all sixteen polynomials; a half's index in it is the lower three bits of
+// its exponent and the highest bit of its fraction.
+inline constexpr float kErfInvLeast = 0x1p-8f;  // least y; smaller y use the tail's polynomial
 alignas(64) inline constexpr float kErfInvHalves[7][16] = {
     {0.00867374428f, 0.00114301755f, 0.00907696504f, 0.00119800388f, 0.00952812564f, 0.00125934707f,
      0.0100286286f, 0.00132677983f, 0.0105710346f, 0.00139834604f, 0.0111293551f, 0.0014688822f,
@@ -221,15 +221,15 @@ struct erf_inv_op {
     const V y = hn::Mul(hn::Sub(one, x), hn::Add(one, x));
     const auto centre = hn::Ge(y, hn::Set(d, kErfInvLeast));
     const V of_centre = hn::Mul(erf_inv_centre(y), x);
-    // Of uniform numbers one in some hundreds is in the tail: most vectors need neither its terms
-    // nor the root.
+    // One in some hundreds of uniform numbers is in the tail, so that most vectors need neither the
+    // tail's terms nor the root.
     if (hn::AllTrue(d, centre)) [[likely]]
       return of_centre;
     const V t = hn::Sub(hn::Sqrt(hn::Add(erf_inv_place(y), hn::Set(d, 2.5f))), hn::Set(d, 3.f));
     V p = hn::Set(d, static_cast<float>(kErfInvTail[0]));
     for (int k = 1; k < kErfInvTerms; ++k)
       p = hn::MulAdd(p, t, hn::Set(d, static_cast<float>(kErfInvTail[k])));
-    // erf_inv_place(y) is no logarithm where y is 0 (x is -1 or 1) or negative (|x| > 1).
+    // erf_inv_place(y) is not a logarithm if y is 0 (x is -1 or 1) or negative (|x| > 1).
     const V infinity = hn::CopySign(hn::Set(d, HUGE_VALF), x);
     const V of_tail = hn::IfThenElse(hn::Eq(hn::Abs(x), one), infinity, hn::Mul(p, x));
     const V result = hn::IfThenElse(centre, of_centre, of_tail);

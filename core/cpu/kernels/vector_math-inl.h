@@ -32,7 +32,7 @@ using D = hn::ScalableTag<Real>;
 using V = hn::Vec<D>;
 using Raw = decltype(V::raw);
 
-// Their names under the vector ABI of x86-64.
+// The functions' names under the vector ABI of x86-64.
 #undef SHMAP_VECTOR_NAME
 #if HWY_TARGET == HWY_AVX3 && SHMAP_MATH_F64
 #define SHMAP_VECTOR_NAME(operands, name) _ZGVeN8##operands##_##name

@@ -24,10 +24,10 @@ const VectorSums& sums_of(DType dtype) {
   return found[static_cast<std::size_t>(dtype)];
 }
 
-// Which operand is the matrix, and how it lies.
+// The operand that is the matrix, and its layout.
 struct Sides {
   const void *matrix, *vector;
-  std::int64_t ld, stride;  // of lines of the matrix; of elements of the vector
+  std::int64_t ld, stride;  // between lines of the matrix, and between elements of the vector
   std::int64_t results, result_stride;
   bool along;
 };
@@ -53,7 +53,7 @@ void collect(const void* from, std::int64_t stride, std::int64_t n, void* to) {
   for (std::int64_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = a[i * stride];
 }
 
-// The vector, contiguous and of the compute type.
+// Returns the vector as contiguous elements of the compute type.
 const void* contiguous(const Sides& s, DType dtype, DType computed, std::int64_t k) {
   const void* from = s.vector;
   const std::int64_t size = itemsize(dtype);
@@ -97,7 +97,7 @@ void write_half(DType dtype, float* sums, std::uint16_t* c, std::int64_t stride,
   }
 }
 
-// Results begin, begin + 1, … of g from their sums; `sums` of half types are overwritten.
+// Writes results begin, begin + 1, … of g from their sums; overwrites `sums` for half types.
 void write_results(const Gemm& g, const Sides& s, std::int64_t begin, void* sums, std::int64_t n) {
   std::byte* const c = static_cast<std::byte*>(g.c) + begin * s.result_stride * itemsize(g.out);
   if (g.out == f64)
@@ -185,7 +185,7 @@ void vector_product(const Gemm& g) {
 }
 
 bool has_long_sums(const Gemm& g) {
-  constexpr std::int64_t kFewResults = 64;  // parts of more are cut along them
+  constexpr std::int64_t kFewResults = 64;  // with more results, parts are cut along the results
   if (g.k <= kSumBlock || !is_vector_product(g)) return false;
   const Sides s = sides_of(g);
   return s.along && s.results <= kFewResults;

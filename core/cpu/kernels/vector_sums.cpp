@@ -18,10 +18,10 @@ namespace {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-struct Bf16 {};  // what an element of the matrix is; the others are the compute types themselves
+struct Bf16 {};  // tags for matrix elements of half types
 struct F16 {};
 
-// Whole vectors of the compute type, or the first n of one and zeros.
+// Loads whole vectors of the compute type, or the first n elements of one and zeros.
 template <class Stored>
 struct Elements {
   using Compute = Stored;
@@ -58,7 +58,7 @@ struct Elements<Bf16> : HalfElements<Bf16> {};
 template <>
 struct Elements<F16> : HalfElements<F16> {};
 
-// kLines lines at once, each in four running vectors that are added at the end.
+// Sums kLines lines at once, each in four running vectors that are added at the end.
 template <class E, int kLines>
 HWY_INLINE void sum_lines(const typename E::Raw* lines, std::int64_t ld, std::int64_t k,
                           const typename E::Compute* vector, typename E::Compute* results) {
@@ -98,7 +98,8 @@ HWY_INLINE void sum_lines(const typename E::Raw* lines, std::int64_t ld, std::in
 template <class Stored>
 void along(const VectorProduct& p, std::int64_t begin, std::int64_t count, void* results) {
   using E = Elements<Stored>;
-  constexpr int kAbreast = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // as many as there are registers for
+  constexpr int kAbreast = HWY_TARGET == HWY_AVX3 ? 4 : 2;  // as many lines as there are registers
+                                                            // for
   const auto* const vector = static_cast<const typename E::Compute*>(p.vector);
   auto* const out = static_cast<typename E::Compute*>(results);
   const auto* const lines = static_cast<const typename E::Raw*>(p.matrix) + begin * p.ld;
@@ -108,7 +109,7 @@ void along(const VectorProduct& p, std::int64_t begin, std::int64_t count, void*
   for (; i < count; ++i) sum_lines<E, 1>(lines + i * p.ld, p.ld, p.k, vector, out + i);
 }
 
-// out[0 … count) += the sum over kLines lines.
+// Adds the sum over kLines lines to out[0 … count).
 template <class E, int kLines>
 HWY_INLINE void add_lines(const typename E::Raw* lines, std::int64_t ld,
                           const typename E::Compute* vector, std::int64_t count,

@@ -11,7 +11,7 @@ namespace shmap::cpu {
 struct VectorProduct {
   const void* matrix;
   std::int64_t ld, k;
-  const void* vector;  // of k
+  const void* vector;  // k elements
 };
 
 // Writes results [begin, begin + count), count <= kMostResults, to `results`, which has room for

@@ -1,6 +1,7 @@
-// The derivatives of attention on the CPU. Backward, if there are enough heads of k for all
-// workers, each head is done in one pass; else some parts are blocks of columns, for the cotangents
-// of k and v, and some are blocks of rows, for the cotangent of q, and both compute the scores.
+// The derivatives of attention on the CPU. If there are enough heads of k for all workers, the
+// backward pass computes each head in one pass. Otherwise some parts are blocks of columns, for the
+// cotangents of k and v, and others blocks of rows, for the cotangent of q; both compute the
+// scores.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -71,7 +72,7 @@ class GradHeads : public AttentionHeads {
   std::vector<std::int64_t> firsts_, members_;
 };
 
-// Products of a tile in one pass, and in two passes.
+// The number of matrix products per tile in one pass, and in two passes.
 constexpr std::int64_t kOnePass = 5, kTwoPasses = 7;
 
 int grad_parts(const KernelCall& call, int workers) {
@@ -94,7 +95,7 @@ int grad_parts(const KernelCall& call, int workers) {
 
 void run_grad(const KernelCall& call) {
   const GradHeads heads(call);
-  if (heads.is_empty()) {  // empty sums
+  if (heads.is_empty()) {  // the sums are empty
     for (std::size_t i = 0; i < call.out.size(); ++i)
       std::memset(call.out[i], 0, static_cast<std::size_t>(call.out_types[i].nbytes()));
     return;

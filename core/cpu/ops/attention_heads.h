@@ -114,7 +114,7 @@ inline std::int64_t blocks_of(std::int64_t rows, std::int64_t block) {
   return (rows + block - 1) / block;
 }
 
-// More parts than workers, since with a causal mask rows differ in work.
+// There are more parts than workers, since with a causal mask rows differ in work.
 inline constexpr int kAttentionPartsPerWorker = 4;
 
 // The number of parts for a call whose items are blocks of rows of the scores.

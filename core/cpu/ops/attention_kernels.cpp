@@ -28,7 +28,7 @@ void run_attention(const KernelCall& call) {
   }
 }
 
-// Whether this kernel is faster than the single operations.
+// True if this kernel is faster than the single operations.
 bool takes(const AttentionForm& form) {
   return cpu::attention_takes(form.dtype) && cpu::attention_takes(form.out_dtype) &&
          (!form.bias_dtype || cpu::attention_takes(*form.bias_dtype));

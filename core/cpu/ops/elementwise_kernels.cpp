@@ -16,14 +16,14 @@ namespace shmap {
 namespace {
 
 constexpr std::int64_t kGrain =
-    4096;  // elements: large enough to be worth a part, and parts share no cache line
+    4096;  // elements: enough to be worth a part, and a multiple of a cache line
 
 int elementwise_parts(const KernelCall& call, int workers) {
   const std::int64_t n = call.out_types[0].size();
   return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
 }
 
-// Whether operand i is a scalar beside an array result. With a scalar result no operand is.
+// True if operand i is a scalar and the result is an array.
 bool is_scalar(const KernelCall& call, std::size_t i) {
   return call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
 }
@@ -45,8 +45,8 @@ Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
   return look_up(find, op, dtype, slot);
 }
 
-// What the calls of all devices have in common is looked up by a constructor; the call operator
-// computes n elements from those at the addresses on.
+// Functors for the elementwise primitives. The constructor looks up what the calls on all devices
+// share; the call operator computes n elements from the given addresses on.
 
 template <UnaryOp op>
 struct Unary {
@@ -90,7 +90,7 @@ struct Clamp {
     cpu::clamp(dtype, in[0], scalar[0], in[1], in[2], scalar[1], out, n);
   }
   DType dtype;
-  bool scalar[2];  // the lower limit, the upper one
+  bool scalar[2];  // for the lower and the upper limit
 };
 
 struct Convert {
@@ -101,7 +101,7 @@ struct Convert {
   cpu::CastFn kernel;
 };
 
-// One of several parts. Not inlined, since its registers would be saved in each call of
+// Runs one of several parts. Not inlined, since its registers would be saved in each call of
 // run_elementwise().
 template <class Op>
 [[gnu::noinline]] void run_part(const KernelCall& call) {

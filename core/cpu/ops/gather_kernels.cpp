@@ -50,8 +50,8 @@ struct GatherRoom {
   std::vector<std::byte> filled, taken;
 };
 
-// Computes some results at a time. Where slices are rows of the reduction, or several of them, it
-// reads them where they are; else it gathers them to memory that stays in a near cache.
+// Computes some results at a time. Slices that consist of whole rows of the reduction are read from
+// the operand; other slices are first gathered to memory that stays in a near cache.
 void run_gather_reduce(const KernelCall& call) {
   constexpr std::int64_t kChunkBytes = 32 * 1024, kChunkRows = 1024;
   const auto& p = params_as<GatherReduceParams>(call.params);
@@ -71,7 +71,7 @@ void run_gather_reduce(const KernelCall& call) {
   GatherRoom& room = kept_by_thread<GatherRoom>();
 
   const bool apart = slices > 0 && reduced % slices == 0 && cpu::reduces_rows_apart(reduced, inner);
-  if (const std::int64_t each = apart ? reduced / slices : 0; each > 0) {  // rows of a slice
+  if (const std::int64_t each = apart ? reduced / slices : 0; each > 0) {  // slices are rows
     const std::int64_t most = std::max<std::int64_t>(1, kChunkRows / reduced), row = inner * item;
     room.rows.resize(static_cast<std::size_t>(most * reduced));
     room.filled.resize(static_cast<std::size_t>(each * row));
@@ -104,7 +104,7 @@ void run_gather_reduce(const KernelCall& call) {
 }
 
 int gather_reduce_parts(const KernelCall& call, int workers) {
-  constexpr std::int64_t kPartBytes = 64 * 1024;  // less is not worth another thread
+  constexpr std::int64_t kPartBytes = 64 * 1024;  // fewer bytes are not worth another thread
   const auto& p = params_as<GatherReduceParams>(call.params);
   const ReduceGroups groups(p.gathered.dims(), p.axes);
   const std::int64_t most = std::min<std::int64_t>(workers, groups.kept[0]);

@@ -13,7 +13,7 @@ namespace shmap {
 namespace {
 
 constexpr std::int64_t kRandomGrain = 4096;  // elements
-constexpr std::int64_t kPart = 16384;        // less is not worth another thread
+constexpr std::int64_t kPart = 16384;        // fewer elements are not worth another thread
 
 int hash_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(call.out_types[0].size() / kPart, 1, workers));

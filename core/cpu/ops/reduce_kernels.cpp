@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another thread
+constexpr std::int64_t kPartElements = 64 * 1024;   // fewer elements are not worth another thread
 constexpr std::int64_t kScratchBytes = 256 * 1024;  // bytes of partial results, which stay in the
                                                     // cache
 constexpr std::int64_t kCallElements = 4096;        // fewer elements are not worth a call of a raw
@@ -34,10 +34,10 @@ Byte* at(Byte* p, std::int64_t i, DType t) {
 const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
 std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 
-// A reduction of several runs of dims. For some lines of kept[1] at a time, reduces the inner runs
-// to partial results, which the outermost run then reduces; or, where the dims below the outermost
-// run are few elements, reduces the outermost run first. The grouping of lines, and so the order of
-// additions, depends on the extents alone.
+// A reduction of several runs of dims. Takes some lines of kept[1] at a time: reduces their inner
+// runs to partial results, then reduces these along the outermost run. If the dims below the
+// outermost run have few elements, reduces the outermost run first. The grouping of lines, and so
+// the order of additions, depends on the extents alone.
 class NestedReduction {
  public:
   NestedReduction(Reduction op, DType dtype, const Groups& groups)
@@ -56,8 +56,8 @@ class NestedReduction {
         outer_first_[g] = true;
         continue;
       }
-      // Enough lines to be worth a call, else a sixteenth of them, so that there are parts to
-      // share.
+      // A chunk has enough lines to be worth a call, else a sixteenth of them, so that there are
+      // parts to share.
       const std::int64_t wanted = std::max((lines + 15) / 16, kCallElements / line_in);
       chunk_[g] = std::clamp<std::int64_t>(std::min(kScratchBytes / partials, wanted), 1, lines);
     }
@@ -85,8 +85,8 @@ class NestedReduction {
   std::int64_t chunks() const { return (groups_.kept[1] + chunk_[0] - 1) / chunk_[0]; }
   std::int64_t line_out(int g) const { return kept_from_[g + 2]; }
 
-  // in: a slab [reduced[g], kept[g + 1], the rest] of dtype t -> out, of the partial dtype: the
-  // chunk of lines from `first` on.
+  // Reduces the chunk of lines from `first` on. in: a slab [reduced[g], kept[g + 1], the rest] of
+  // dtype t; out: of the partial dtype.
   void reduce_chunk(int g, const std::byte* in, DType t, std::byte* out, std::int64_t first) {
     const std::int64_t rows = groups_.reduced[g], lines = groups_.kept[g + 1];
     const std::int64_t n = std::min(chunk_[g], lines - first), width = n * line_out(g);
@@ -106,7 +106,7 @@ class NestedReduction {
     cpu::reduce_kernel(op_, partial_)(scratch.data(), out, 1, rows, width);
   }
 
-  // in: [n, reduced[g], kept[g + 1], the rest] of dtype t -> out, of the partial dtype.
+  // in: [n, reduced[g], kept[g + 1], the rest] of dtype t; out: of the partial dtype.
   void reduce_lines(int g, const std::byte* in, DType t, std::byte* out, std::int64_t n) {
     if (g + 1 == groups_.count) {
       cpu::reduce_to_partials(op_, t, in, out, n, groups_.reduced[g], groups_.kept[g + 1]);
@@ -125,16 +125,16 @@ class NestedReduction {
   DType dtype_, partial_;
   const Groups& groups_;
   std::int64_t kept_from_[kGroups];     // kept_from_[g]: product of kept[g], kept[g + 1], …
-  std::int64_t reduced_from_[kGroups];  // the same of reduced
+  std::int64_t reduced_from_[kGroups];  // the product of reduced[g], …
   std::int64_t chunk_[kGroups] = {};    // lines that are reduced together
   bool outer_first_[kGroups] = {};
   std::vector<std::byte> scratch_[kGroups], result_;
 };
 
-// A column is one of the inner elements. From this many columns on, the order of a column's
+// The inner elements are the columns. If there are at least this many, the order of a column's
 // additions does not depend on the columns reduced with it (reduce_some_columns needs 64).
 constexpr std::int64_t kManyColumns = 256;
-// Columns that a part takes at a time: some pages where there are many columns.
+// The number of columns that a part takes at a time: some pages if there are many columns.
 std::int64_t column_grain(std::int64_t inner) { return inner >= 1024 ? 512 : 128; }
 
 int parts_of(const ShapedArray& in, std::int64_t units, int workers) {
@@ -150,7 +150,7 @@ Groups groups_of(const KernelCall& call) {
   return Groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
 }
 
-// A few long runs: parts reduce blocks of the runs, and the blocks' results are reduced at the end.
+// True for a few long runs: parts reduce blocks of the runs, then the blocks' results are reduced.
 bool by_blocks(const Groups& groups) {
   return groups.count == 1 && groups.kept[1] == 1 && groups.kept[0] < 64 &&
          groups.reduced[0] >= 2 * cpu::kReduceBlock;

@@ -10,13 +10,15 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kScanPartElements = 16 * 1024;  // less is not worth another thread
+constexpr std::int64_t kScanPartElements = 16 * 1024;  // fewer elements are not worth another
+                                                       // thread
 
 Lines scanned_lines(const KernelCall& call) {
   return {call.in_types[0].dims(), params_as<ScanParams>(call.params).axis};
 }
 
-// A part of a line reads all that comes before it: more parts than this would mostly read.
+// The most parts of one line. A part reads everything before it, so that more parts would mostly
+// read.
 constexpr int kMostRanges = 8;
 
 template <Cumulative op>
@@ -35,7 +37,8 @@ void run_scan(const KernelCall& call) {
   const DType dtype = call.in_types[0].dtype();
   const bool reverse = params_as<ScanParams>(call.params).reverse;
   if (lines.empty()) return;
-  // In place, a part would read what another one has written: then the first takes the whole line.
+  // In place, a part would read elements that another part has overwritten; part 0 then takes the
+  // whole line.
   if (lines.outer == 1 && call.parts > 1 && call.in[0] != call.out[0]) {
     const auto [begin, end] = call.share(lines.length);
     return cpu::scan_range(op, dtype, call.in[0], call.out[0], lines.length, reverse, begin, end);

@@ -28,15 +28,15 @@ void run_reshape(const KernelCall& call) {  // only for literals: otherwise it i
   std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 
-// Whether each operand is contiguous in the result.
+// True if each operand is contiguous in the result.
 bool joins_whole(const KernelCall& call) {
   const auto dim = static_cast<std::size_t>(params_as<ConcatenateParams>(call.params).dimension);
   const Shape& to = call.out_types[0].dims();
   return std::all_of(to.begin(), to.begin() + dim, [](std::int64_t e) { return e == 1; });
 }
 
-// The kernel for operands whose elements alternate in the result (a stack along the last dim); null
-// where they do not, or there is none for so many.
+// Returns the kernel for operands whose elements alternate in the result (a stack along the last
+// dim), or null if they do not or there is no kernel for so many operands.
 cpu::WeaveFn weave_of(const KernelCall& call) {
   const auto dim = static_cast<std::size_t>(params_as<ConcatenateParams>(call.params).dimension);
   const Shape& to = call.out_types[0].dims();

@@ -11,7 +11,8 @@ namespace shmap {
 
 namespace {
 
-// The byte offset in `whole` of the part whose starts are the operands from `first` on.
+// Returns the byte offset in `whole` of a box of shape `part` that begins at the operands from
+// `first` on.
 std::int64_t dynamic_offset(const KernelCall& call, std::size_t first, const Shape& whole,
                             const Shape& part, const std::int64_t* stride) {
   std::int64_t offset = 0;
@@ -36,7 +37,7 @@ void run_slice(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   cpu::copy_strided_part(make(call), call.part, call.parts);
 }
-// Depends on the result's extents alone: the starts are not known before the call runs.
+// Depends on the result's extents only, since the starts are not known before the call runs.
 int parts_of_copy(const KernelCall& call, int workers) {
   const Shape& to = call.out_types[0].dims();
   if (call.out_types[0].size() == 0) return 1;
@@ -51,8 +52,8 @@ std::size_t row_dim(const Shape& shape) {
   return d;
 }
 
-// Each part copies its rows of the operand, unless the result overwrites the operand, and then the
-// rows of the update that lie among them.
+// Each part copies its rows of the operand, unless the result overwrites the operand, and then
+// those rows of the update that are within its rows.
 void run_dynamic_update_slice(const KernelCall& call) {
   const Shape &whole = call.out_types[0].dims(), &part = call.in_types[1].dims();
   const int item = itemsize(call.out_types[0].dtype());

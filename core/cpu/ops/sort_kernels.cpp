@@ -11,8 +11,8 @@ namespace shmap {
 
 namespace {
 
-// Sorts by operand `key` and moves the others along: reads the operands in the first pass, the
-// results in later ones.
+// Sorts by operand `key` and moves the other operands along. Reads the operands in the first pass,
+// the results in later passes.
 struct Pass {
   cpu::SortPass sort;
   std::vector<cpu::SortPayload> payloads;
@@ -40,8 +40,8 @@ int sort_parts(const KernelCall& call, int workers) {
   return cpu::sort_parts(Pass(sorts.sort, 0, true).sort, workers);
 }
 
-// Several keys: sorts by the last key first, since each pass is stable. A part has the same whole
-// lines in every pass.
+// With several keys, sorts by the last key first, since each pass is stable. A part has the same
+// whole lines in every pass.
 void run_sort(const KernelCall& call) {
   const SortCall sorts(call);
   const auto keys = static_cast<std::size_t>(sorts.sort.num_keys);
