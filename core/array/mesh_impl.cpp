@@ -153,7 +153,7 @@ const Cliques& MeshImpl::cliques(const std::vector<int>& axes) const {
 
 namespace {
 
-// Whether `spec` describes the sharding with these dims (trailing dims without axes are omitted).
+// True if `spec` describes the sharding with these dims (trailing dims without axes are omitted).
 // Axis names are compared directly, because every call of a mapped function asks.
 bool says(const PartitionSpec& spec, const std::vector<std::vector<int>>& dims,
           const AxisEnv& env) {

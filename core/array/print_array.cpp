@@ -14,7 +14,7 @@ namespace shmap::detail {
 
 namespace {
 
-constexpr std::int64_t kThreshold = 1000;  // elements, beyond which an array is summarised
+constexpr std::int64_t kThreshold = 1000;  // an array of more elements is summarised
 constexpr std::int64_t kEdgeItems = 3;
 constexpr int kLineWidth = 75;
 constexpr int kPrecision = 8;
@@ -66,8 +66,8 @@ class Visible {
   std::vector<const std::byte*> elements_;
 };
 
-// NumPy decides between fixed and scientific from the largest and smallest magnitude in the array's
-// own precision; the cutoff is the dtype's decimal precision, 8 at the most.
+// NumPy chooses fixed or scientific notation by the largest and smallest magnitude in the array's
+// own precision. The cutoff is the dtype's decimal precision, 8 at most.
 template <class T>
 double scientific_cutoff() {
   return sizeof(T) == 2 ? 1e3 : sizeof(T) == 4 ? 1e6 : 1e8;
@@ -85,7 +85,7 @@ bool wants_scientific(T largest, T smallest) {
   }
 }
 
-// "d.dddd" of at most kPrecision fractional digits, trailing zeros dropped.
+// Returns "d.dddd" with at most kPrecision fractional digits and without trailing zeros.
 Decimal fixed_digits(Decimal shortest, double value) {
   if (shortest.count - 1 - shortest.exponent <= kPrecision) return shortest;
   char text[64];
@@ -213,7 +213,7 @@ std::vector<std::string> format_elements(const std::vector<const std::byte*>& el
     words.push_back(format_scalar(p, dtype));
     width = std::max(width, words.back().size());
   }
-  if (dtype == DType::bf16) return words;  // unaligned, as ml_dtypes has it
+  if (dtype == DType::bf16) return words;  // ml_dtypes does not align bfloat16 either
   if (dtype == DType::bool_) width = 5;
   for (std::string& w : words) w = padded_left(std::move(w), width);
   return words;
@@ -224,9 +224,9 @@ class Printer {
   Printer(const Shape& shape, bool summarised, const std::vector<std::string>& words)
       : shape_(shape), summarised_(summarised), next_(words.data()) {}
 
-  // Prints dims `dim` … as "[…]". The first line begins after `indent` columns, by which further
-  // lines are indented; `width` is the number of columns of a line, less the closing brackets to
-  // come.
+  // Prints dims `dim` … as "[…]". The first line begins after `indent` columns, by which
+  // further lines are indented. `width`: the columns of a line, less the closing brackets that
+  // follow.
   std::string print(std::size_t dim, int indent, int width) {
     if (dim == shape_.size()) return *next_++;
     const std::int64_t n = shape_[dim];

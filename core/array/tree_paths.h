@@ -11,7 +11,7 @@ namespace shmap {
 std::string child_path(const std::string& path, const detail::TreeNode& node, std::size_t i);
 // One path per leaf, in order: "args[1].field(0)['w']".
 std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::string& root);
-// Whether both trees have the same containers with the same keys and lengths.
+// True if both trees have the same containers with the same keys and lengths.
 bool same_structure(const detail::TreeNode& a, const detail::TreeNode& b);
 // "[*, {'w': *}]", with a star for each leaf.
 std::string structure_text(const detail::TreeNode& tree);

@@ -1,4 +1,4 @@
-// contains(list, value): whether a short list of numbers, as of dims or ranks, has a value.
+// contains(list, value): true if a short list of numbers, for example dims or ranks, has a value.
 #pragma once
 #include <algorithm>
 #include <utility>

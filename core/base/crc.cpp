@@ -29,7 +29,7 @@ constexpr Tables make_tables(std::uint32_t polynomial) {
 constexpr Tables kCastagnoli = make_tables(kCastagnoliPolynomial),
                  kZip = make_tables(kZipPolynomial);
 
-// Eight bytes at a time: each contributes through its own table.
+// Takes eight bytes at a time, each of which has its own table.
 std::uint32_t by_tables(const Tables& t, const unsigned char* p, std::size_t n, std::uint32_t c) {
   for (; n >= 8; n -= 8, p += 8) {
     std::uint32_t low, high;
@@ -49,7 +49,7 @@ std::uint32_t by_tables(const Tables& t, const unsigned char* p, std::size_t n, 
 // of kLane bytes are summed at once, and joined by appending zeros to the first two.
 constexpr std::size_t kLane = 1024;
 
-// The register after kLane further zero bytes, by its four bytes.
+// The register's value after kLane more zero bytes, in a table for each of its four bytes.
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 constexpr Shift make_shift() {
   Shift t{};
@@ -107,14 +107,15 @@ constexpr std::uint64_t power(std::uint32_t polynomial, std::size_t n) {
   for (; n > 0; --n) r = r & 1 ? r >> 1 ^ polynomial : r >> 1;
   return std::uint64_t{r} << 32;
 }
-// The product of two reflected words has one factor of x too many, so these powers have one less.
+// The product of two reflected words has one factor of x too many, so that these powers have one
+// less.
 struct Fold {
   std::uint64_t low, high;
 };
 constexpr Fold make_fold(std::uint32_t polynomial, std::size_t bytes) {
   return {power(polynomial, 8 * bytes + 64 - 1), power(polynomial, 8 * bytes - 1)};
 }
-// For distances of 8, 4, 2 words and 1 word.
+// Factors for distances of 8, 4 and 2 words and of 1 word.
 using Folds = std::array<Fold, 4>;
 constexpr Folds make_folds(std::uint32_t polynomial) {
   return {make_fold(polynomial, 8 * kWord), make_fold(polynomial, 4 * kWord),

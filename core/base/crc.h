@@ -10,8 +10,8 @@ namespace shmap {
 // inputs use carry-less products of 64 bytes where the processor has them; else CRC-32C uses the
 // processor's CRC instruction.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
-// As above, and copies the bytes to `to`, which must not overlap `from`. On x86 the copy goes past
-// the caches if `to` is a multiple of 16: for data that is not read again soon.
+// Computes the same, and copies the bytes to `to`, which must not overlap `from`. On x86 the copy
+// goes past the caches if `to` is a multiple of 16: for data that is not read again soon.
 std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
                           std::uint32_t before = 0) noexcept;
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;

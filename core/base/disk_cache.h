@@ -1,12 +1,12 @@
-// DiskCache: results that took long to compute, on disk for later processes: text or bytes by a
-// key.
+// DiskCache keeps results that took long to compute on disk for later processes: text or bytes, by
+// a key.
 //
 // Each entry is a file, named by the SHA-256 of its key, which contains the whole key and a SHA-256
-// of everything in it. Never returned are: the entry of another key, a truncated or changed file,
-// and a file that another user may have written (core/base/trusted_folder.h). Any number of
-// processes may use one folder at once. Where there is no folder or no permission to write, nothing
-// is cached, and no call throws for that reason. For a folder that exists but cannot be trusted,
-// the process warns once.
+// of the whole file. The cache never returns the entry of another key, a truncated or changed file,
+// or a file that another user may have written (core/base/trusted_folder.h). Any number of
+// processes may use one folder at once. If there is no folder or no permission to write, nothing is
+// cached, and no call throws for that reason. For a folder that exists but cannot be trusted, the
+// process warns once.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -42,7 +42,7 @@ std::string random_name() {
   return name.append(kSuffix);
 }
 
-// Whether this process has the lock, or the file system does not support locks.
+// Returns true if this process has the lock or the file system does not support locks.
 bool lock(int fd) noexcept {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -100,7 +100,7 @@ DraftFile::DraftFile(int folder, mode_t mode, bool exact, std::string what)
         openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd && errno == EEXIST) continue;
     if (!fd) throw_errno(what_, "cannot create it");
-    if (!lock(fd.get()) || removed(fd.get())) continue;  // taken for an abandoned draft
+    if (!lock(fd.get()) || removed(fd.get())) continue;  // removed as an abandoned draft
     name_ = std::move(name);
     fd_ = std::move(fd);
     break;

@@ -1,11 +1,11 @@
 // DraftFile: a file that gets its name only when it is complete.
 //
-// It is created under a random name in its final folder: the draft of a killed process then blocks
-// no name, no other process can place a file or link where the next draft will be, and the final
-// rename stays within one file system. The process holds a lock on its draft. Drafts of this user
-// that no process has locked, and that were not written to for a minute, are left over from dead
-// processes; the next draft in that folder removes them. (A minute, because file systems shared by
-// several machines may not share locks.)
+// The file is created under a random name in its final folder. So the draft of a killed process
+// blocks no name, no other process can put a file or link where the next draft will be, and the
+// final rename stays within one file system. The process holds a lock on its draft. Drafts of this
+// user that no process has locked, and that were not written to for a minute, are left over from
+// dead processes; the next draft in that folder removes them. (A minute, because file systems
+// shared by several machines may not share locks.)
 #pragma once
 #include <sys/types.h>
 
@@ -24,7 +24,7 @@ class DraftFile {
   // permissions; those that the umask removes are granted only with `exact`. `what` begins the
   // error messages: "npy file 'x.npy'". Throws Error where the system refuses.
   DraftFile(int folder, mode_t mode, bool exact, std::string what);
-  // A draft that another process has made and will commit: this object only writes to it.
+  // Opens a draft that another process has created and will commit; this object only writes to it.
   DraftFile(int folder, const std::string& name, std::string what);
   DraftFile(const DraftFile&) = delete;
   DraftFile& operator=(const DraftFile&) = delete;
@@ -44,7 +44,7 @@ class DraftFile {
   // refuses.
   void commit(const std::string& name, bool durable);
 
-  // Whether the name is that of a draft.
+  // True if the name is that of a draft.
   static bool is_draft_name(const char* name) noexcept;
 
  private:

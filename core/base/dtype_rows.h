@@ -1,6 +1,6 @@
-// A constant for each dtype, in the order of the enumeration: what a library or a file format that
-// is not this project's calls the dtypes. `static_assert(has_each_dtype(rows))` beside such a table
-// finds a dtype without a row when the table is compiled.
+// DTypeRow: a constant for each dtype, in the order of the enumeration, such as a file format's or
+// another library's name for it. `static_assert(has_each_dtype(rows))` beside such a table makes a
+// missing row a compile error.
 #pragma once
 #include <cstddef>
 

@@ -140,7 +140,8 @@ bool to_flag(const Variable& v, std::string_view s) {
   refuse(v, s);
 }
 
-// One of the comma-separated words of v.forms; "word:N" stands for the word with any number.
+// True if s is one of the comma-separated words of v.forms; "word:N" stands for the word with any
+// number.
 bool is_choice(const Variable& v, std::string_view s) {
   for (std::string_view rest = v.forms; !rest.empty();) {
     const std::string_view form = rest.substr(0, rest.find(", "));

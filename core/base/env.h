@@ -55,12 +55,13 @@ struct Variable {
 
 std::span<const Variable> table();
 
-// The value, or the default where the variable is unset or empty. Each throws ValueError, which
-// quotes the value and names the accepted forms, where it cannot be read. The kind must match.
-std::string text(Var);      // of a text or a choice
+// The value, or the default if the variable is unset or empty. Each function throws ValueError,
+// which quotes the value and names the accepted forms, if the value cannot be read. The kind must
+// match.
+std::string text(Var);      // for a text or a choice
 bool flag(Var);             // 0 1 false true off on no yes
-std::int64_t integer(Var);  // -1 where unset and without a default
-std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 where unset
+std::int64_t integer(Var);  // -1 if unset and without a default
+std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 if unset
 double seconds(Var);
 
 // Throws ValueError if the environment has a SHMAP_ variable that is not in the table (and names

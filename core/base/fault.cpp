@@ -20,8 +20,8 @@ namespace {
 
 struct Fault {
   std::string point;
-  int device = -1;       // any
-  std::int64_t nth = 0;  // every time
+  int device = -1;       // -1: any device
+  std::int64_t nth = 0;  // 0: every time
   Action action = Action::none;
   std::int64_t milliseconds = 100;
   std::int64_t matches = 0;

@@ -1,5 +1,5 @@
-// Fault points: places where a test injects a fault. Always compiled in; a point costs one relaxed
-// load while no fault is armed.
+// Fault points, at which a test injects a fault. Always compiled in; a point costs one relaxed load
+// while no fault is armed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -24,7 +24,7 @@ inline Action point(const char* name, int device = -1) {
   return detail::reach(name, device);
 }
 
-// Whether any fault is armed.
+// True if any fault is armed.
 inline bool armed() noexcept { return detail::armed.load(std::memory_order_relaxed); }
 
 // Arms the faults of a SHMAP_FAULT text, in place of those armed before; "" disarms. A fault is

@@ -85,9 +85,9 @@ Decimal shortest_decimal(float16 value) {
     d.digits[d.count++] = '0';
     return d;
   }
-  // What lies between the midpoints to its neighbours reads back as the value, and so do the
-  // midpoints themselves if its last bit is even. All of these are exact in a double; a decimal of
-  // five digits either equals one of them exactly or is farther from it than a double's rounding.
+  // Every number between the midpoints to the value's neighbours reads back as the value, and so do
+  // the midpoints if the value's last bit is even. All of these are exact in a double; a decimal of
+  // five digits either equals one of them or is farther from it than a double's rounding error.
   float16 below, above;
   below.bits = static_cast<std::uint16_t>(magnitude - 1);
   const double v = half_bits_to_float(magnitude);
@@ -103,8 +103,9 @@ Decimal shortest_decimal(float16 value) {
   };
   int exponent = static_cast<int>(std::floor(std::log10(v)));
   for (int count = 1;; ++count) {
-    const int place = exponent - count + 1;  // of the last digit
-    // A negative power of ten is no double: divide by the positive one, so that it rounds once.
+    const int place = exponent - count + 1;  // the power of ten of the last digit
+    // A negative power of ten is not a double, so that the loop divides by the positive one and
+    // rounds once.
     const auto scaled = [&](double n) {
       return place < 0 ? n / power_of_ten(-place) : n * power_of_ten(place);
     };

@@ -1,5 +1,5 @@
-// Floating-point numbers as decimal text: the shortest digits that name a value among its own
-// type's values, digits rounded to a place, and whole scalars as NumPy 2.4 prints them.
+// Converts floating-point numbers to decimal text: with the fewest digits that identify a value in
+// its type, rounded to a number of digits, or as NumPy 2.4 prints scalars.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,8 +16,8 @@ struct Decimal {
   char digits[20] = {};
 };
 
-// The fewest digits that read back as the same value of the same type; among those the nearest to
-// it.
+// The fewest digits that read back as the same value of the same type. If several numbers have so
+// few digits, the nearest one.
 Decimal shortest_decimal(double value);
 Decimal shortest_decimal(float value);
 Decimal shortest_decimal(float16 value);

@@ -1,4 +1,4 @@
-// FreeRanges: the free parts of a range of addresses, which are handed out by first fit.
+// FreeRanges: the free ranges of an address range from which memory is allocated by first fit.
 #pragma once
 #include <cstdint>
 #include <iterator>
@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// Offsets and sizes in bytes. Not thread-safe. Where a call throws std::bad_alloc, take() has
+// Offsets and sizes are in bytes. Not thread-safe. If a call throws std::bad_alloc, take() has
 // changed nothing, and give() has lost the range.
 class FreeRanges {
  public:
@@ -29,7 +29,7 @@ class FreeRanges {
     return kNone;
   }
 
-  // Makes a range free that is not, and joins it with its free neighbours.
+  // Frees a range that is in use, and joins it with its free neighbours.
   void give(std::int64_t begin, std::int64_t size) {
     auto next = ranges_.lower_bound(begin);
     if (next != ranges_.end() && next->first == begin + size) {

@@ -7,8 +7,8 @@
 
 namespace shmap {
 
-// Sized once, at construction; the elements are default-initialised (and nothing beyond them is
-// touched).
+// The size is set at construction. The elements are default-initialised; memory beyond them is not
+// touched.
 template <class T, std::size_t N>
 class InlineVector {
  public:

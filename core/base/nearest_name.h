@@ -9,9 +9,9 @@ namespace shmap {
 // The number of letters to insert, remove or exchange to turn one name into the other.
 int edit_distance(std::string_view a, std::string_view b);
 
-// " (did you mean 'rows'?)", or "" where no known name is similar. Similar are names that differ
-// only in upper and lower case, names of which one begins with the other, and names of which at
-// most a third of the letters differ.
+// Returns " (did you mean 'rows'?)", or "" if no known name is similar. Two names are similar if
+// they differ only in upper and lower case, if one begins with the other, or if at most a third of
+// the letters differ.
 std::string did_you_mean(std::string_view given, const std::vector<std::string>& known);
 
 }  // namespace shmap

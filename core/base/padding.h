@@ -1,6 +1,7 @@
-// lax.pad as the kernels of both backends take it: `interior[d]` padding items between neighbours
-// along dim d, `low[d]` before them, and what `padded[d]` leaves after them. low may be negative
-// and then cuts, and so may the end. The arrays are row-major and contiguous.
+// lax.pad in the form that the kernels of both backends take: `interior[d]` padding items between
+// neighbours along dim d, `low[d]` before them, and the rest of `padded[d]` after them. A negative
+// low cuts items off, and so does a `padded` that is too small. The arrays are row-major and
+// contiguous.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +11,7 @@ namespace shmap {
 
 struct Padding {
   int rank = 0;
-  std::int64_t extent[kMaxRank];  // of the array
+  std::int64_t extent[kMaxRank];  // extents of the array
   std::int64_t low[kMaxRank], interior[kMaxRank];
   std::int64_t padded[kMaxRank];  // extents of the result
   int itemsize = 0;

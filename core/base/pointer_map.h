@@ -22,7 +22,7 @@ class PointerMap {
   bool empty() const { return size_ == 0; }
   // Null where the key is missing; valid until a key is added.
   const T* find(const void* key) const {
-    return const_cast<PointerMap*>(this)->find(key);  // which changes nothing
+    return const_cast<PointerMap*>(this)->find(key);  // find does not change the map
   }
   T* find(const void* key) {
     if (size_ == 0) return nullptr;

@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// Per thread: the open scopes as one text, and where each of them begins in it.
+// The open scopes of one thread as one text, and the offset in it at which each scope begins.
 struct OpenScopes {
   std::string path;
   std::vector<std::size_t> begins;
@@ -44,7 +44,7 @@ SourceLine in_scope(std::string scope, SourceLine line) {
   if (known != files.known.end()) return {known->second, line.line};
   if (files.known.size() >= kMostLines) return line;
   const auto made = files.known.emplace(std::pair(std::string(line.file), scope), nullptr).first;
-  made->second = made->first.first.c_str();  // a node of a map stays where it is
+  made->second = made->first.first.c_str();  // map nodes do not move, so the pointer stays valid
   files.scopes.emplace(made->second, std::move(scope));
   return {made->second, line.line};
 }
@@ -65,8 +65,8 @@ void enter_scope(const std::string& name) {
 void leave_scope() noexcept {
   OpenScopes& scopes = open_scopes();
   if (scopes.begins.empty()) return;
-  // A scope that is left while scopes are hidden was opened before; the path then has nothing to
-  // cut.
+  // A scope that is left while scopes are hidden was opened before they were hidden; the path then
+  // has nothing to cut.
   if (scopes.begins.back() <= scopes.path.size()) scopes.path.resize(scopes.begins.back());
   scopes.begins.pop_back();
 }

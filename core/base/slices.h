@@ -1,10 +1,10 @@
-// The slices of gather and scatter, which a call describes once for the kernels of both backends:
-// of one size each, in an array, at positions that rows of `indices` hold. All arrays are row-major
-// and contiguous; the last dim of `indices` is the index vector.
+// The slices of gather and scatter, in the form that the kernels of both backends take. The slices
+// of a call have one size and begin at positions given by the rows of `indices`. All arrays are
+// row-major and contiguous; the last dim of `indices` is the index vector.
 //
-// The dims of the stacked slices, gather's output or scatter's updates: the slice dims that are
-// neither collapsed nor batching, at the positions offset_dims, and the dims of `indices` except
-// its last at the remaining positions, in order.
+// The stacked slices are gather's output or scatter's updates. Their dims are the slice dims that
+// are neither collapsed nor batching, at the positions offset_dims, and the dims of `indices`
+// except its last at the remaining positions, in order.
 #pragma once
 #include <cstdint>
 
@@ -30,7 +30,7 @@ enum class IndexMode : std::uint8_t { clip, fill_or_drop };
 enum class ScatterKind : std::uint8_t { SHMAP_SCATTERS(SHMAP_ENUMERATOR) };
 #undef SHMAP_ENUMERATOR
 
-// With gather's names (scatter's in parentheses).
+// The names are those of gather, with those of scatter in parentheses.
 struct SliceDims {
   IntList offset_dims;           // sorted (update_window_dims)
   IntList collapsed_slice_dims;  // sorted (inserted_window_dims)

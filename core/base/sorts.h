@@ -24,8 +24,8 @@ struct Sort {
   std::span<const SortOperand> operands;
 };
 
-// The k largest of each of `outer` rows of `len`, largest first; of equal ones the lower index
-// first; NaN counts as largest. 0 <= k <= len < 2^31.
+// Finds the k largest elements of each of `outer` rows of `len`, largest first. Among equal
+// elements the lower index comes first; NaN counts as largest. 0 <= k <= len < 2^31.
 struct TopK {
   DType dtype = f32;
   std::int64_t outer = 0, len = 0, k = 0;

@@ -1,5 +1,5 @@
-// The one strided copy, for which each backend has a kernel: dst[i] = src[i] for every index i of
-// an extent[0] × … × extent[rank - 1] grid, with separate strides for dst and src. Strides are in
+// The strided copy, for which each backend has a kernel: dst[i] = src[i] for every index i of an
+// extent[0] × … × extent[rank - 1] grid, with separate strides for dst and src. Strides are in
 // bytes and may be negative or, in src, zero (a broadcast). No two indices may refer to one dst
 // element, and src and dst must not overlap. itemsize is any positive number of bytes.
 #pragma once
@@ -45,7 +45,7 @@ inline StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const S
   return copy;
 }
 
-// How many bytes it copies.
+// The number of bytes that the copy moves.
 inline std::int64_t bytes_of(const StridedCopy& copy) {
   std::int64_t bytes = copy.itemsize;
   for (int d = 0; d < copy.rank; ++d) bytes *= copy.extent[d];

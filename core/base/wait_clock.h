@@ -5,7 +5,7 @@
 
 namespace shmap {
 
-// Whether a debugger is attached to this process: deadlines do not expire then.
+// True if a debugger is attached to this process: deadlines do not expire then.
 bool under_debugger() noexcept;
 
 // The clock of one wait. The limits are seconds; 0: never.

@@ -12,7 +12,7 @@ namespace shmap::debug {
 
 namespace {
 
-constexpr int kMinWidth = 9;     // of a cell, borders included
+constexpr int kMinWidth = 9;     // of a cell, with borders
 constexpr int kMaxWidth = 80;    // of the drawing
 constexpr int kBaseHeight = 10;  // of the whole array, in lines
 constexpr double kLinesToColumns = 2.5;
@@ -27,7 +27,7 @@ std::string text_of(const Slice& s) {
   return std::to_string(s.start) + ":" + std::to_string(s.stop);
 }
 
-// "0,1,2"; where that is long "0-511" or "0,8,16,…,504 (64 devices)".
+// Returns "0,1,2"; a long list is shortened to "0-511" or "0,8,16,…,504 (64 devices)".
 std::string id_list(const std::set<int>& ids) {
   std::string list, ranges;
   for (int id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
@@ -47,7 +47,7 @@ std::string id_list(const std::set<int>& ids) {
          " devices)";
 }
 
-// The parts that one dim is cut into, in order.
+// The slices into which one dim is cut, in order.
 class Cuts {
  public:
   void add(const Slice& s) { parts_.emplace(std::pair(s.start, s.stop), 0); }
@@ -68,7 +68,7 @@ class Cuts {
   }
   std::size_t count() const { return parts_.size(); }
   std::size_t index_of(const Slice& s) const { return parts_.at({s.start, s.stop}); }
-  double share(std::size_t i, std::int64_t extent) const {  // of the dim's extent
+  double share(std::size_t i, std::int64_t extent) const {  // as a fraction of the extent
     const auto& part = std::next(parts_.begin(), static_cast<std::ptrdiff_t>(i))->first;
     if (extent == 0) return 1;
     return static_cast<double>(part.second - part.first) / static_cast<double>(extent);
@@ -79,7 +79,7 @@ class Cuts {
 };
 
 struct Column {
-  int wanted = 0;  // the columns for its share of the array, borders included
+  int wanted = 0;  // columns in proportion to its share of the array, with borders
   int inside = 0;  // without borders
 };
 
@@ -120,7 +120,7 @@ void fit(Drawing& d) {
   widen(kMaxWidth);
   if (total_width(d.columns) <= kMaxWidth) return;
   const int count = static_cast<int>(d.columns.size());
-  const int share = (kMaxWidth - 1) / count - 1;  // of each column, inside
+  const int share = (kMaxWidth - 1) / count - 1;  // most columns of each cell without borders
   for (Column& c : d.columns) c.wanted = std::min(c.wanted, std::max(share, 0) + 2);
   widen(kMaxWidth);
   if (total_width(d.columns) <= kMaxWidth || count < 4) return;
@@ -166,7 +166,7 @@ std::string render(const Drawing& d) {
       for (std::size_t j = 0; j < d.columns.size(); ++j) {
         const std::string label = line == above ? d.labels[i][j] : std::string();
         const int size = static_cast<int>(label.size());
-        // Centred in the width that the cell wants, and that width in the column.
+        // Centres the label in the cell's wanted width, and that width in the column.
         const int padding = std::max(d.columns[j].wanted - 2 - size, 0);
         const int excess = d.columns[j].inside - padding - size;
         const int before = padding / 2 + excess / 2;

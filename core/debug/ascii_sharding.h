@@ -1,5 +1,5 @@
 // Draws how an array is split over devices, as jax.debug.visualize_array_sharding does: a cell for
-// each part of the array, labelled with the devices that hold the part.
+// each block of the array, labelled with the devices that hold the block.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace shmap::debug {
 
-// The part of an array that a device holds: a Slice for every dim.
+// A device and the box of the array that it holds: a Slice for every dim.
 struct ShardBox {
   std::string platform;  // "CPU"
   int id = 0;
   std::vector<Slice> index;
 };
 
-// Lines of box-drawing characters (UTF-8), each ended by a newline. The size of a cell is
-// proportional to its part of the array. Labels have the form "CPU 0,1", with the platform of
+// Returns lines of box-drawing characters (UTF-8), each ended by a newline. The size of a cell is
+// proportional to its block. Labels have the form "CPU 0,1", with the platform of
 // shard_boxes.front(). Where JAX's drawing would exceed 80 columns and lose its labels, cells are
 // narrower here. Columns that do not fit, rows beyond 32 and lists of more than 40 characters are
 // elided in the middle.
@@ -27,7 +27,7 @@ struct ShardBox {
 //   └───────┴───────┘
 //
 // ValueErrors: the rank is not 1 or 2; there is no box; the boxes do not form a grid (a box outside
-// of the shape, boxes that overlap in part, a part of the array without a device).
+// of the shape, boxes that overlap partly, elements of the array without a device).
 std::string draw_sharding(const Shape& shape, const std::vector<ShardBox>& boxes);
 
 }  // namespace shmap::debug

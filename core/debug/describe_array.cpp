@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
 
-// Why the values cannot be shown now; "" where they can.
+// The reason why the values cannot be shown now; "" if they can.
 std::string obstacle(const StoredNode& node) {
   if (!node.mesh->backend().host_addressable())
     return "the values are in a GPU's memory: print them from the program";
@@ -29,7 +29,7 @@ std::string obstacle(const StoredNode& node) {
   return "";
 }
 
-// Copies a block into its place in the whole array, both row-major.
+// Copies a block to its position in the whole array; both are row-major.
 void place_block(const StoredNode& node, std::uint32_t position, const Shape& block,
                  std::byte* whole) {
   const int rank = node.type.rank();

@@ -14,14 +14,14 @@ namespace shmap {
 // or the value is traced. "<empty Array>" for null.
 //
 // Does not wait, takes no lock but the allocator's, and does not change the array, so that it may
-// be called wherever a thread was stopped. The program must not run meanwhile.
+// be called at any point where a thread was stopped. The program must not run meanwhile.
 std::string describe_array(const Node* node);
 
 }  // namespace shmap
 
-// The same for the pretty-printer of gdb (cmake/shmap-gdb.py), which finds this function by its
-// name in programs without debug information. `node` is the member of an Array. The text is valid
-// until this thread's next call. Where it cannot be made, the text says so.
+// Does the same for the pretty-printer of gdb (cmake/shmap-gdb.py), which finds this function by
+// its name in programs without debug information. `node` is the member of an Array. The text is
+// valid until this thread's next call. If it cannot be made, the text says so.
 extern "C" const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept;
 
 // For a Mesh: "Mesh('i': 2, 'j': 2) of devices 0 to 3". `mesh` is its member; else as above.

@@ -226,12 +226,13 @@ class Explainer final : public LowerLog {
     const Eqn* eqn = nullptr;
     std::vector<LowerValue> in;
     Lines why, moves;
-    std::map<std::size_t, std::string> because;  // by operand
+    std::map<std::size_t, std::string> because;  // by operand: the reason for its move
     int moved = 0;                               // the number of collectives that `moves` lists
     std::vector<std::pair<const Jaxpr*, Lines>> inside;
   };
 
-  // Marks, in a line, a place for text about a sum that is known only when its program is complete.
+  // Marks in a line the position of text about a sum that is known only when its program is
+  // complete.
   static constexpr char kMark = '\x01';
   std::string mark(const VarRef& sum) {
     sums_.push_back(sum);
@@ -249,8 +250,8 @@ class Explainer final : public LowerLog {
     eqns_.back().inside.emplace_back(jaxpr, std::move(lines));
   }
 
-  // Why an argument has its sharding. Arguments of programs inside of equations have no reason of
-  // their own.
+  // Returns why an argument has its sharding. Arguments of programs inside of equations have no
+  // reason of their own.
   std::string why_argument(std::size_t i, const Sharding* sharding) const {
     if (!eqns_.empty()) return "an argument";
     const std::size_t consts = program_.consts.size();
@@ -273,7 +274,7 @@ class Explainer final : public LowerLog {
     return "as the program inside leaves it";
   }
 
-  // A jit over a mesh has its specs as the first and the last constraints of its program.
+  // The first and the last constraints in the program of a jit over a mesh are its specs.
   std::string spec_of_jit(const Eqn& e) const {
     const Jaxpr& program = *programs_.back().jaxpr;
     const bool in_jit = !eqns_.empty() && is_jit_over_mesh(*eqns_.back().eqn);
@@ -327,7 +328,7 @@ class Explainer final : public LowerLog {
            "decides";
   }
 
-  // "dim 0", of one value.
+  // Returns the dims of one value that have the factor: "dim 0".
   static std::string places_in(const std::vector<std::vector<int>>& dims, int factor) {
     std::string text;
     for (std::size_t d = 0; d < dims.size(); ++d)
@@ -335,7 +336,8 @@ class Explainer final : public LowerLog {
         text += (text.empty() ? "dim " : " and dim ") + std::to_string(d);
     return text;
   }
-  // "dim 0 of a and dim 1 of b", of several values. whose(v): the name of value v, or "".
+  // Returns the dims of several values that have the factor: "dim 0 of a and dim 1 of b". whose(v):
+  // the name of value v, or "".
   template <class Whose>
   static std::string places(const std::vector<std::vector<std::vector<int>>>& values, int factor,
                             const Whose& whose) {

@@ -23,7 +23,7 @@ std::string block_text(const StoredNode& node, std::uint32_t local, std::string_
 
 bool is_block(const Node& node) { return node.kind == NodeKind::stored && node.trace != 0; }
 
-// For an array with blocks in several processes: the blocks of this process.
+// The text of an array with blocks in several processes: the blocks of this process.
 std::string local_text(const StoredNode& node) {
   std::string s = "Array(type=" + to_string(node.type) + ", " +
                   to_string(NamedSharding(Mesh(node.mesh), node.sharding->spec())) +
@@ -94,7 +94,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
     if (node && is_block(*node) && !node->type.axes().empty())
       varying = static_cast<const StoredNode*>(node);
   }
-  // Arrays print the block of local device `local`, where they are blocks.
+  // Returns the line for local device `local`. Arrays in blocks print that device's block.
   const auto line = [&](std::uint32_t local) {
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -120,7 +120,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   if (!varying) return line(0);
   std::string lines;
   for (std::uint32_t p = 0; p < varying->count; ++p) {
-    if (!is_active_device(p)) continue;  // it took another branch
+    if (!is_active_device(p)) continue;  // the device took another branch
     lines += position_text(*varying->mesh, p) + " " + line(p);
   }
   return lines;
@@ -144,7 +144,7 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
 
 }  // namespace detail
 
-// Shows all devices of the mesh, those of other processes too.
+// Shows all devices of the mesh, including those of other processes.
 std::string draw_array_sharding(const Array& x) {
   const NamedSharding placed = x.sharding();
   const shmap::detail::MeshImpl& mesh = *placed.mesh().impl();

@@ -310,7 +310,7 @@ void run_print(GroupCall& call) {
   spec.stream = call.mesh.local(0).comm;
   spec.name = "debug_print";
   spec.bytes = bytes;
-  spec.cost_ns = 1000 + 10 * bytes;  // text takes its time
+  spec.cost_ns = 1000 + 10 * bytes;  // a rough cost of formatting the text
   std::lock_guard lock(call.mesh.backend().submit_mutex());
   launch(spec, reads, {},
          [ops = &device_ops(call.mesh.backend()), reader = make_ref<PrintReader>(call)](

@@ -9,12 +9,12 @@
 namespace shmap {
 namespace {
 
-constexpr int kTickColumns = 18;  // at least as many from one tick of the axis to the next
+constexpr int kTickColumns = 18;  // the least distance between ticks of the axis
 
 std::string spaces(std::size_t n) { return std::string(n, ' '); }
 
-// The axis below lines that begin at column `indent`: a tick with its time at each end and, where
-// there is room, between.
+// Returns the axis below lines that begin at column `indent`: a tick with its time at each end and,
+// if there is room, more between them.
 std::string axis(std::size_t indent, int columns, double ns) {
   const int ticks = std::clamp(columns / kTickColumns, 1, 4);
   std::string line = spaces(indent) + "0";

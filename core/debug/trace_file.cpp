@@ -57,7 +57,7 @@ class Writer {
   }
 
  private:
-  // An event, and its label.
+  // An event and its label.
   struct Told {
     const TimelineEvent* event;
     SpanLabel label;
@@ -104,7 +104,7 @@ class Writer {
     return it->second;
   }
 
-  // The args of a span: JSON without braces.
+  // The arguments of a span: JSON without braces.
   std::string args(const Told& told) {
     const std::int64_t moved = told.event->bytes;
     if (told.label.subject == nullptr) return fmt::format(R"("bytes":{})", moved);
@@ -149,8 +149,8 @@ class Writer {
 
   using Turns = std::vector<const TimelineEvent*>;
 
-  // The sender's task of the call, if an arrow can begin in it; null where the receiver copied
-  // before the sender's task began.
+  // Returns the sender's task of the call if an arrow can begin in it, or null if the receiver
+  // copied before the sender's task began.
   static const TimelineEvent* start_of(const Turns& sent, const Turns& received, std::size_t turn) {
     const TimelineEvent& arrives = *received[turn];
     const TimelineEvent* best = nullptr;
@@ -166,9 +166,9 @@ class Writer {
     return best != nullptr && best->begin_ns < arrives.end_ns ? best : nullptr;
   }
 
-  // Each replay of a graph runs a call's tasks again: the n-th task on one device belongs to the
-  // n-th task on the others. Where the sender has no task in the call, because receivers copy from
-  // its memory, the arrow begins in a span of no length.
+  // Each replay of a graph runs a call's tasks again, so that the n-th task on one device belongs
+  // to the n-th task on the others. If the sender has no task in the call, because receivers copy
+  // from its memory, the arrow begins in a span of no length.
   void arrows() {
     std::map<std::pair<std::uint64_t, int>, Turns> calls;  // (collective, device)
     for (const Told& told : spans_)
@@ -196,8 +196,8 @@ class Writer {
     }
   }
 
-  // Arrows between processes: each process writes the begins for what it sends and the ends for
-  // what it receives, under ids that are the same in all processes.
+  // Draws arrows between processes: each process writes the begins of arrows for data that it sends
+  // and the ends for data that it receives. Their ids are the same in all processes.
   void exchanges() {
     std::unordered_map<const char*, std::vector<const Told*>> tasks;
     for (const Told& told : spans_)
@@ -225,8 +225,8 @@ class Writer {
   }
 
   // ---- scopes
-  // A device's lane of scopes: a span for each run of successive tasks in a scope, and nested spans
-  // for inner scopes.
+  // Writes a device's lane of scopes: a span for each run of successive tasks in a scope, and
+  // nested spans for inner scopes.
   void scopes(int device) {
     struct Open {
       std::string name;

@@ -6,9 +6,9 @@ namespace shmap {
 
 namespace {
 
-// The length of the UTF-8 character at the begin of the text, 1 to 4. 0 where there is none: an
-// invalid first byte, a truncated or overlong sequence, a surrogate, or a code point beyond
-// U+10FFFF.
+// Returns the length of the UTF-8 character at the begin of the text, 1 to 4, or 0 if there is
+// none: an invalid first byte, a truncated or overlong sequence, a surrogate, or a code point
+// beyond U+10FFFF.
 std::size_t character_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);

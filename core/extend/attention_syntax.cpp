@@ -20,9 +20,9 @@ double number(ParamReader& r, const char* name) {
   return value;
 }
 
-// Reads the dims of an operand. No dim occurs twice; -1 stands for a dim along which the operand
-// repeats: any dim of a bias or mask, a batch dim of k and v, none of q. For q, k and v all dims
-// must be listed, with the features' dim last.
+// Reads the dims of an operand. No dim occurs twice. -1 stands for a dim along which the operand
+// repeats: any dim of a bias or mask, or a batch dim of k and v, but no dim of q. For q, k and v
+// all dims must be listed, with the features' dim last.
 Dims dims(ParamReader& r, const char* name, std::size_t operand, bool is_scores = false) {
   const Dims given = r.dims(name);
   if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' needs an operand");

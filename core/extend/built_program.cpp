@@ -11,7 +11,7 @@ namespace detail {
 
 namespace {
 
-// The current trace while rules are applied: rules ask it for the axes in scope, and whether
+// The current trace while rules are applied: rules ask it for the axes in scope and whether
 // variance is checked.
 class TypeTrace final : public Trace {
  public:

@@ -24,7 +24,7 @@ class BuiltProgram {
   VarRef constant(const Array& value, SourceLine source);
   VarRef unbound(const ShapedArray& type);
 
-  // The types of an equation's results. Throws the errors of read_params and of the primitive's
+  // The result types of an equation. Throws the errors of read_params and of the primitive's
   // rules; TypeErrors: an operand is unbound, belongs to another program, or varies over other
   // axes.
   struct Checked {

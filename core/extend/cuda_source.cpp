@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostArrays = 16;
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
-// The struct Kernel of the source text, which must have the same layout.
+// Must have the layout of the struct Kernel in the source text.
 struct CudaSourceArgs {
   const void* in[kMostArrays] = {};
   void* out[kMostArrays] = {};

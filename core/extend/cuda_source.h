@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// The complete source: the struct Kernel, the parameters as macros, then the user's source.
+// Returns the complete source: the struct Kernel, the parameters as macros, then the user's source.
 std::string whole_cuda_source(const std::string& source, const extend::Params& params);
 
 // Enqueues the kernel on k.stream. ValueError for more operands or results than a kernel takes;

@@ -29,7 +29,7 @@ struct DataAccess {
 
 }  // namespace detail
 
-// The primitive of that name. ValueError, which suggests a similar name, where there is none.
+// Returns the primitive of that name. ValueError, which suggests a similar name, if there is none.
 const Primitive& primitive_of_name(std::string_view name, SourceLine source);
 
 }  // namespace shmap

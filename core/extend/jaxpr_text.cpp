@@ -123,8 +123,8 @@ class Parser {
     return jaxpr;
   }
 
-  // Whether "in (" follows, which begins the results: a variable or an operation may be called `in`
-  // too.
+  // True if "in (" follows, which begins the results: a variable or an operation may also be called
+  // `in`.
   bool at_results() const {
     if (text_.compare(at_, 2, "in") != 0) return false;
     std::size_t i = at_ + 2;

@@ -25,7 +25,7 @@ void canonicalize(std::vector<std::int64_t>& dims, std::vector<std::int32_t>& pe
     perm = {0};
     return;
   }
-  std::vector<std::int32_t> kept = order;  // which dims there are, in order
+  std::vector<std::int32_t> kept = order;  // the dims that remain, in order
   std::sort(kept.begin(), kept.end());
   for (std::int32_t& d : order)
     d = static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), d) - kept.begin());
@@ -195,7 +195,7 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
   std::vector<std::int64_t> strides(env.sizes.size(), 1);
   for (std::size_t a = env.sizes.size(); a-- > 1;) strides[a - 1] = strides[a] * env.sizes[a];
   // The device positions of tiles 1, n, n m, … of a dim are the strides of the axes that split it,
-  // minor axis first.
+  // the minor axis first.
   std::vector<PartitionSpec::Entry> entries;
   std::int64_t step = mesh.size();
   for (std::size_t d = 0; d < ndim; ++d) {

@@ -122,7 +122,7 @@ class MessageReader {
                      ": more than 2^21 numbers");
   }
   void count(std::size_t offset) {
-    // A nested message counts as a number too, because it takes the memory of many.
+    // A nested message counts as a number too, because it takes as much memory as many numbers.
     if (++numbers_ > kMostNumbers) too_many(offset);
   }
   std::size_t numbers_ = 0;

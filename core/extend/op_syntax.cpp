@@ -169,8 +169,8 @@ Read read_dot(Reader& r) {
   return made(p);
 }
 
-// Checks batching dims: those of the operand and of the indices correspond one to one, and have
-// equal extents.
+// Checks batching dims: the operand's and the indices' correspond one to one and have equal
+// extents.
 void check_batching(Reader& r, const Dims& operand, const Dims& indices, const Dims& gone,
                     const Dims& indexed) {
   const ShapedArray &x = r.operands()[0], &at = r.operands()[1];

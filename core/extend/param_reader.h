@@ -81,13 +81,13 @@ std::shared_ptr<const Params> read_params(const Primitive& primitive, const exte
 // The values of an equation's parameters.
 extend::Params params_of(const Params& params);
 
-// The primitives of users (core/extend/primitive.cpp). find_user_primitive: the latest of that
-// name, ready to be bound; null where there is none.
+// The primitives of users (core/extend/primitive.cpp). find_user_primitive returns the latest one
+// of that name, ready to be bound, or null if there is none.
 Primitive* find_user_primitive(std::string_view name);
 std::vector<std::string> user_primitive_names();
 std::shared_ptr<const Params> make_user_params(detail::ExtendPrimitive& primitive,
                                                const extend::Params& given, ReadScope& scope);
-// Null where these are not the parameters of a user's primitive.
+// Returns the parameters of a user's primitive, or null for those of another primitive.
 const extend::Params* user_params(const Params& params);
 // Converts operands to the form that the kernels of a user's primitive take.
 void prepare_user_operands(const Primitive& primitive, const Params& params,

@@ -52,7 +52,7 @@ bool read_number(std::string_view text, T* out) {
   return r.ec == std::errc() && r.ptr == text.data() + text.size();
 }
 
-// The host scalar of that dtype that prints as this text; false where there is none.
+// Reads a host scalar of that dtype that prints as this text; false if there is none.
 bool read_literal(std::string_view text, DType dtype, Array* out) {
   if (dtype == DType::bool_) {
     *out = Array(text == "True");
@@ -197,8 +197,8 @@ class Builder {
   std::map<std::string, VarRef, std::less<>> names_;
 };
 
-// The axes that the types of a program of blocks name, in the order of the text. Programs inside of
-// a shard_map are skipped, because its mesh names their axes.
+// Collects the axes that the types of a program of blocks name, in the order of the text. Programs
+// inside of a shard_map are skipped, because its mesh names their axes.
 void collect_axes(const TypeText& type, std::vector<std::string>& names) {
   for (const std::string& name : type.axes) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;

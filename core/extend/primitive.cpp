@@ -1,4 +1,4 @@
-// extend::Primitive, by which users make primitives, and the table of those that they made.
+// extend::Primitive, with which users make primitives, and the table of users' primitives.
 #include "shmap/extend.h"
 
 #include <algorithm>
@@ -33,8 +33,8 @@ Users& users() {
   return all;
 }
 
-// The value of a declared parameter, converted to the type of its default: an integer to a float,
-// an empty list to an empty list of another type, lists of two to pairs.
+// Returns the value of a declared parameter, converted to the type of its default: an integer to a
+// float, an empty list to an empty list of another type, lists of two to pairs.
 extend::ParamValue fit(const ExtendPrimitive& p, const std::string& name,
                        const extend::ParamValue& given, const extend::ParamValue& model) {
   if (given.variant().index() == model.variant().index()) return given;
@@ -61,7 +61,8 @@ extend::ParamValue fit(const ExtendPrimitive& p, const std::string& name,
                   ", and its def_params has one of another type, " + extend::to_string(model));
 }
 
-// All parameters: those given, checked against def_params, and the defaults of the others.
+// Returns all parameters: the given ones, checked against def_params, and the defaults of the
+// others.
 extend::Params all_params(const ExtendPrimitive& p, const extend::Params& given, bool from_text) {
   extend::Params all = p.rules.defaults;
   for (const auto& [name, value] : given) {

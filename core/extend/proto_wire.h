@@ -18,9 +18,9 @@ class ProtoReader {
   struct Field {
     std::uint32_t number = 0;
     WireType wire = varint;
-    std::uint64_t value = 0;  // of a varint field
-    std::string_view part;    // of a field of bytes
-    std::size_t offset = 0;   // the position of the part
+    std::uint64_t value = 0;  // for a varint field
+    std::string_view part;    // for a field of bytes
+    std::size_t offset = 0;   // the position of `part` in the input
     std::string_view whole;   // the whole field with its tag
   };
   // Reads the next field; false at the end. ValueError, with the offset, where the bytes are

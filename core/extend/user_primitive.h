@@ -29,7 +29,7 @@ class ExtendPrimitive {
   std::once_flag sealed;
   std::atomic<bool> bound{false};
 
-  // The operand types for which the sharding rule was found to fit.
+  // The operand types that are known to fit the sharding rule.
   std::mutex mutex;
   std::set<std::string> sharded;
 };
@@ -56,11 +56,11 @@ struct ExtendParams : ParamsOf<ExtendParams> {
   }
 };
 
-// Gives the record its rules, which call the user's functions, at the first call; from then on no
+// Gives the record its rules, which call the user's functions, at the first call. After that no
 // rule may be added. Any thread.
 void seal(detail::ExtendPrimitive& primitive);
-// Checks the sharding rule at bind, so that a wrong rule is found there, and not only when an array
-// is split. Once for each list of operand types.
+// Checks the sharding rule at bind, so that a wrong rule is found there and not only when an array
+// is split. Checks each list of operand types once.
 void check_sharding(detail::ExtendPrimitive& primitive, const extend::Arrays& operands,
                     const ExtendParams& params);
 

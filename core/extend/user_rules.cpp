@@ -57,7 +57,7 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
     out[o] = ShapedArray(types[o].dims(), types[o].dtype(), types[o].weak(), AxisSet());
 }
 
-// The VarianceFn of a primitive with a def_variance.
+// The variance rule of a primitive that has a def_variance.
 void vary_as_ruled(Types in, const Params& params, const detail::AxisEnv& env,
                    std::span<ShapedArray> out) {
   const std::vector<Axes> axes =
@@ -144,7 +144,7 @@ void interpret_impl(std::span<Array> in, const Params& params, std::span<Array> 
     out[o] = current_trace().vary(results[o], promised[o].axes(), source);
 }
 
-// For a primitive with neither a kernel nor an impl, which can be traced but not run.
+// Throws for a primitive with neither a kernel nor an impl, which can be traced but not run.
 void interpret_nothing(std::span<Array>, const Params& params, std::span<Array>,
                        SourceLine source) {
   throw TypeError(

@@ -12,9 +12,9 @@ namespace shmap::io {
 
 namespace {
 
-// The size of a piece for memory that the host cannot address.
+// The size of staged pieces for memory that the host cannot address.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-// A callback is told of progress at least this often.
+// The callback is called at least once per this many bytes.
 constexpr std::int64_t kStepBytes = std::int64_t{16} << 20;
 
 std::int64_t bytes_of(std::span<const Slice> box, int item) {
@@ -87,7 +87,8 @@ Array read_blocks(const ShapedArray& type, const Sharding* sharding, bool commit
   Array out = Array::of(node);
   node->sharding = sharding;
   node->committed = committed;
-  // The blocks that a memory space has already, by their position in the array.
+  // The blocks that each memory space already has; the key is the memory space and the block's
+  // number.
   std::map<std::pair<int, std::vector<std::int64_t>>, std::uint32_t> have;
   for (std::uint32_t p = 0; p < node->count; ++p) {
     const std::vector<Slice> box = sharding->index(p, type.dims());
@@ -121,11 +122,11 @@ std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding) {
 namespace {
 
 // The local positions whose blocks this process writes, one for each different block. own: skips
-// blocks that an earlier position of another process has.
+// blocks that an earlier position in another process has.
 std::vector<std::uint32_t> positions_to_write(const StoredNode& stored, bool own) {
   const detail::MeshImpl& mesh = *stored.mesh;
   const auto& dims = stored.sharding->dims();
-  // The number of a position's block: its part's number along each dim.
+  // The number of a position's block along each dim.
   const auto block_at = [&](std::int64_t position) {
     std::vector<std::int64_t> block;
     for (const std::vector<int>& axes : dims) {

@@ -37,15 +37,15 @@ using ReadBox = std::function<void(std::span<const Slice> box, void* dst)>;
 // Writes these elements from host memory.
 using WriteBox = std::function<void(std::span<const Slice> box, const void* src)>;
 
-// Reads an array. `what` names the file in errors. `in_pieces`: whether contiguous parts of a block
-// may be read one by one.
+// Reads an array. `what` names the file in errors. `in_pieces`: contiguous pieces of a block may be
+// read one by one.
 Array read_blocks(const ShapedArray& type, const Sharding* sharding, bool committed,
                   const std::string& what, bool in_pieces, ProgressCount& progress,
                   const ReadBox& read);
 // The number of bytes that read_blocks reads: each block once per memory space.
 std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding);
-// Waits for the array. TypeError for a value that is not computed (traced), ValueError where other
-// processes have parts of it; `what` is the public function's name.
+// Waits for the array. TypeError for a value that is not computed (traced), ValueError if other
+// processes have some of its blocks; `what` is the public function's name.
 void write_blocks(const Array& x, const char* what, ProgressCount& progress, const WriteBox& write);
 // write_blocks for an array that several processes have: writes the blocks of this process that no
 // earlier process has, in mesh order. All processes together write each block once.
@@ -53,7 +53,7 @@ void write_own_blocks(const Array& x, const char* what, ProgressCount& progress,
                       const WriteBox& write);
 // The number of bytes that write_own_blocks writes.
 std::int64_t own_bytes(const Array& x, const char* what);
-// Whether devices of other processes have parts of the array.
+// True if devices of other processes have some of the array's blocks.
 bool spans_processes(const Node& node);
 
 std::vector<Slice> whole_box(const Shape& shape);

@@ -36,7 +36,7 @@ struct Snapshot {
   std::vector<Array> leaves;
   io::CheckpointIndex index;
   CheckpointOptions options;
-  std::optional<io::JointSave> joint = {};  // where several processes write it
+  std::optional<io::JointSave> joint = {};  // set if several processes write it
 };
 
 Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, CheckpointOptions options,
@@ -93,7 +93,7 @@ class LeafWriter {
         block_(leaf.block_shape()),
         block_bytes_(leaf.block_bytes()) {}
 
-  // The parts of a block must come in order.
+  // The pieces of a block must come in order.
   void write(std::span<const Slice> box, const void* src) {
     std::int64_t bytes = itemsize(leaf_.dtype), number = 0;
     for (std::size_t d = 0; d < box.size(); ++d) {
@@ -171,7 +171,7 @@ void write_leaves(Snapshot& s, DraftFile& draft, io::ProgressCount& progress) {
       s.joint->write(s.leaves[i], progress, write);
     else
       io::write_blocks(s.leaves[i], "save_checkpoint", progress, write);
-    s.leaves[i] = Array();  // another owner of the array may then use its memory in place
+    s.leaves[i] = Array();  // releases the array, so that another owner may use its memory in place
   }
 }
 
@@ -189,8 +189,8 @@ void write_snapshot(Snapshot& s) {
     write_leaves(s, *draft.file, progress);
     return draft.commit(s);
   }
-  // One process computes the checksum of a chunk, the others have 0 for it: the leader joins them
-  // by `or`.
+  // One process computes the checksum of a chunk, and the others have 0 for it, so that the leader
+  // joins the checksums by `or`.
   std::vector<std::uint32_t> sums;
   for (const io::CheckpointLeaf& leaf : s.index.leaves) sums.resize(sums.size() + leaf.crcs.size());
   std::optional<Draft> draft;

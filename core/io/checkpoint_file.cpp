@@ -83,7 +83,7 @@ void on_threads(std::size_t n, const F& f) {
     try {
       for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
     } catch (const std::system_error&) {
-      // Too few threads could be started: those that were do all the work.
+      // Too few threads could be started; the threads that were started do all the work.
     }
   }
   work();
@@ -101,8 +101,8 @@ std::int64_t CheckpointFile::chunk_bytes(const CheckpointLeaf& leaf, std::int64_
 }
 
 // A piece is read into staging memory, which stays in the cache; its checksum is computed while it
-// is copied to its final place. The copy uses streaming stores, which bypass the caches; a read
-// directly into that place would not. Together this costs no more than such a read, and the
+// is copied to its destination. The copy uses streaming stores, which bypass the caches; a read
+// directly into the destination would not. Together this costs no more than such a read, and the
 // checksum is free.
 void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
                                 std::byte* dst, std::byte* staging) const {

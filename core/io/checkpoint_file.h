@@ -37,7 +37,7 @@ class CheckpointFile {
   void read_chunks(std::span<const WholeChunk> chunks) const;
 
  private:
-  // `staging`: kCheckpointPiece bytes; null to read directly, where dst is used again soon.
+  // `staging`: kCheckpointPiece bytes, or null to read directly because dst is used again soon.
   void read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
                   std::byte* dst, std::byte* staging) const;
   std::int64_t chunk_bytes(const CheckpointLeaf& leaf, std::int64_t chunk) const;

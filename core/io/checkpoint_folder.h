@@ -1,4 +1,4 @@
-// A folder of checkpoints: their file names, and which exist.
+// A folder of checkpoints: their file names, and the numbers of those that exist.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Boxes (hyper-rectangles) of arrays as runs of contiguous bytes, and the copy from Fortran order
-// to C order.
+// Divides boxes (hyper-rectangles) of arrays into runs of contiguous bytes, and copies from Fortran
+// order to C order.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ class BoxRuns {
   // bytes apart; next() moves to the next row.
   std::int64_t stride() const { return stride_; }
   std::int64_t row_runs() const { return row_runs_; }
-  std::int64_t offset() const { return offset_; }  // of the row's first run, from the array's start
+  std::int64_t offset() const { return offset_; }  // offset of the row's first run in the array
   bool next();
 
  private:

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "bits are loaded eight
 
 namespace {
 
-constexpr int kMaxBits = 15;      // of a code
+constexpr int kMaxBits = 15;      // most bits of a code
 constexpr int kFastBits = 10;     // codes of up to this many bits are found in one table look-up
 constexpr int kEndOfBlock = 256;  // greater symbols are lengths of matches
 constexpr std::int64_t kWindow = 32 << 10;
@@ -24,7 +24,7 @@ constexpr std::int64_t kLongestMatch = 258;
 
 struct Range {
   std::uint16_t base;
-  std::uint8_t extra;  // the number of bits that are added to the base
+  std::uint8_t extra;  // the number of extra bits, whose value is added to the base
 };
 constexpr std::array<Range, 29> kLengths = {
     {{3, 0},  {4, 0},  {5, 0},  {6, 0},   {7, 0},   {8, 0},   {9, 0},   {10, 0},  {11, 1}, {13, 1},
@@ -36,7 +36,7 @@ constexpr std::array<Range, 30> kDistances = {
      {65, 5},    {97, 5},    {129, 6},   {193, 6},    {257, 7},    {385, 7},
      {513, 8},   {769, 8},   {1025, 9},  {1537, 9},   {2049, 10},  {3073, 10},
      {4097, 11}, {6145, 11}, {8193, 12}, {12289, 12}, {16385, 13}, {24577, 13}}};
-// The order in which a block gives the lengths of the codes for code lengths.
+// The order in which a block lists the lengths of the codes for code lengths (RFC 1951).
 constexpr std::array<std::uint8_t, 19> kOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                  11, 4,  12, 3, 13, 2, 14, 1, 15};
 
@@ -45,8 +45,8 @@ class PrefixCode {
  public:
   enum class Fit { complete, one_symbol, none };
 
-  // Whether every sequence of bits is a sequence of codes (a complete code). `one_symbol`: there is
-  // at most one symbol, with a code of one bit.
+  // Builds the code. Returns whether every sequence of bits is a sequence of codes (a complete
+  // code). `one_symbol`: there is at most one symbol, with a code of one bit.
   Fit make(std::span<const std::uint8_t> lengths) {
     count_.fill(0);
     for (const std::uint8_t n : lengths) ++count_[n];
@@ -80,7 +80,7 @@ class PrefixCode {
     return used == 0 || (used == 1 && count_[1] == 1) ? Fit::one_symbol : Fit::none;
   }
 
-  // The symbol whose code `bits` begin with, and the code's length; {0, 0} where there is none.
+  // Returns the symbol whose code begins `bits`, and the code's length; {0, 0} if there is none.
   std::pair<int, int> find(std::uint64_t bits) const {
     const std::uint16_t hit = fast_[bits & ((1u << kFastBits) - 1)];
     if (hit != 0) return {hit >> 4, hit & 15};
@@ -130,8 +130,8 @@ struct Inflater::Impl {
 
   // ---- bits, the lowest first
 
-  // Loads at least 56 bits, or all that are left. Missing bits are zeros; drop() throws where they
-  // are used.
+  // Loads at least 56 bits, or all that are left. Missing bits are zeros; drop() throws if they are
+  // used.
   void refill() {
     if (in_end_ - in_at_ >= 8) {
       std::uint64_t more;
@@ -172,7 +172,7 @@ struct Inflater::Impl {
 
   // ---- blocks
 
-  // Decodes more bytes behind the window; false at the end of the data.
+  // Decodes more bytes after the window; returns false at the end of the data.
   bool fill() {
     if (end_ > kWindow) {
       std::memmove(out_.data(), out_.data() + end_ - kWindow, static_cast<std::size_t>(kWindow));
@@ -321,11 +321,12 @@ struct Inflater::Impl {
   std::array<std::byte, static_cast<std::size_t>(kInput)> in_;
 
   State state_ = State::header;
-  bool last_ = false;  // whether this block is the last one
+  bool last_ = false;  // this block is the last one
   std::int64_t stored_ = 0;
   PrefixCode lengths_, literals_, distances_;
 
-  // The window, and behind it new bytes, of which given_ to end_ have not been returned yet.
+  // The window, followed by new bytes, of which those from given_ to end_ have not been returned
+  // yet.
   std::int64_t given_ = 0, end_ = 0;
   std::array<std::byte, static_cast<std::size_t>(2 * kWindow)> out_;
 };

@@ -30,7 +30,7 @@ class Inflater {
   std::unique_ptr<Impl> impl_;
 };
 
-// The largest ratio of inflated to deflated bytes: two bits for a match of 258 bytes.
+// The largest ratio of inflated to deflated bytes: a match of 258 bytes may take two bits.
 inline constexpr std::int64_t kMostInflation = 1032;
 
 }  // namespace shmap::io

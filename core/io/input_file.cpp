@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kStagingBytes = std::int64_t{256} << 10;
 constexpr std::int64_t kShortRun = 512;  // bytes; shorter runs are read with the gaps between them
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // of one system call
+constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // most bytes of one system call
 }  // namespace
 
 std::string named_file(const std::string& kind, const std::string& path) {
@@ -46,7 +46,7 @@ void InputFile::read(std::int64_t offset, std::byte* dst, std::int64_t count) co
     if (count > 0) std::memcpy(dst, contents_.get() + offset, static_cast<std::size_t>(count));
     return;
   }
-  // A short read: the file has shrunk.
+  // Simulates a file that has shrunk.
   std::int64_t left = fault::point("read") == fault::Action::short_read ? count / 2 : count;
   while (count > 0) {
     const ssize_t n = pread(fd_.get(), dst, static_cast<std::size_t>(std::min(left, kMaxTransfer)),

@@ -29,7 +29,7 @@ struct Report {
   std::span<std::byte> bytes() { return {reinterpret_cast<std::byte*>(this), sizeof *this}; }
 };
 
-// Runs a step, and returns its exception, which is thrown later.
+// Runs a step and returns its exception, which the caller throws later.
 template <class F>
 std::exception_ptr tried(Report& report, const F& step) {
   try {
@@ -88,7 +88,7 @@ void JointSave::write(const Array& x, ProgressCount& progress, const WriteBox& b
   if (leads()) write_blocks(x, what_, progress, box);
 }
 
-// One round of messages: from the leader to the others, or from each of the others to the leader.
+// Exchanges one round of messages: from the leader to the others, or from the others to the leader.
 // `others`: the received messages, in the order of the processes.
 void JointSave::exchange(std::uint32_t round, bool to_leader, std::span<std::byte> mine,
                          std::span<std::byte> others) {

@@ -17,14 +17,14 @@ namespace shmap::io {
 
 class JointSave {
  public:
-  // For the processes that have parts of `arrays`, which all processes must give in the same order;
-  // `what` is the public function's name. `check`: a hash of all that must be the same in all
-  // processes. Numbers the save: the processes must make their saves in the same order. Does not
-  // wait.
+  // The processes are those that have blocks of `arrays`, which all processes must give in the same
+  // order. `what` is the public function's name. `check`: a hash of everything that must be the
+  // same in all processes. Numbers the save, so that the processes must make their saves in the
+  // same order. Does not wait.
   JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
             SourceLine source);
 
-  // Whether one of these arrays is spread over several processes.
+  // True if one of these arrays is spread over several processes.
   static bool wanted(std::span<const Array> arrays);
 
   bool leads() const { return self_ == processes_.front(); }
@@ -35,15 +35,15 @@ class JointSave {
   void write(const Array& x, ProgressCount& progress, const WriteBox& box) const;
 
   struct Steps {
-    std::function<std::string()> begin;  // in the leader: makes the draft, and returns its name
-    // in all: opens the draft (the leader has it open), writes and syncs
+    std::function<std::string()> begin;  // in the leader: makes the draft and returns its name
+    // in all processes: opens the draft (the leader has it open), writes and syncs
     std::function<void(const std::string& draft)> write;
     std::function<void()> commit;  // in the leader
   };
-  // Called once, on any thread. `notes`: bytes of each process, equally many, which are joined by
-  // `or` in the leader before commit. Throws the exception of a step in this process, an Error with
-  // the text of an exception in another process, or a CollectiveError. When it returns, the file
-  // has its name.
+  // Called once, on any thread. `notes`: bytes of this process, as many as in every process; the
+  // leader joins those of all processes by `or` before commit. Throws the exception of a step in
+  // this process, an Error with the text of an exception in another process, or a CollectiveError.
+  // When it returns, the file has its name.
   void run(const Steps& steps, std::span<std::byte> notes);
 
  private:

@@ -116,7 +116,7 @@ void JsonReader::expect(char c, const char* wanted) {
 
 bool JsonReader::next(bool& first, char end) {
   if (accept(end)) {
-    return false;  // of an empty list or object, or after the last entry
+    return false;  // at the end of an empty list or object, or after the last entry
   }
   if (first) {
     first = false;

@@ -41,7 +41,7 @@ class JsonReader {
   std::size_t at_ = 0;
 };
 
-// Whether the bytes are valid UTF-8, without overlong forms and surrogates.
+// True if the bytes are valid UTF-8, without overlong forms and surrogates.
 bool is_utf8(std::string_view text);
 // The text as a JSON string, with quotes and escapes.
 std::string json_string(std::string_view text);

@@ -68,8 +68,8 @@ NpyFile::NpyFile(std::shared_ptr<const InputFile> file, std::int64_t base, std::
   header_ = parse_npy_header(prefix, bytes, name);
 }
 
-// Reads a box of a file in Fortran order: in parts that fit into the staging buffer, which are then
-// copied to their places.
+// Reads a box of a file in Fortran order, in pieces that fit into the staging buffer and are then
+// copied to their destinations.
 void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   const int rank = header_.shape.rank();
   const int size = itemsize(header_.dtype);
@@ -80,7 +80,7 @@ void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   for (int d = rank; d-- > 0; total *= extents[d]) dst_strides[d] = total;
   if (total == 0) return;
 
-  // A part covers dims 0 … split - 1 whole, `step` indices of dim `split`, and one index of each
+  // A piece covers dims 0 … split - 1 whole, `step` indices of dim `split`, and one index of each
   // later dim.
   const std::int64_t limit = kReorderBytes / size;
   int split = 0;
@@ -90,7 +90,7 @@ void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   const std::unique_ptr<std::byte[]> staging(
       new std::byte[static_cast<std::size_t>(inner * step * size)]);
 
-  std::int64_t index[kMaxRank] = {};  // of the part, relative to the box
+  std::int64_t index[kMaxRank] = {};  // index of the piece, relative to the box
   Slice file_box[kMaxRank];
   for (;;) {
     Shape part;

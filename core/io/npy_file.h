@@ -17,7 +17,7 @@
 
 namespace shmap::io {
 
-// Whether the elements are in C order.
+// True if the elements are in C order.
 bool has_rows(const NpyHeader& header);
 
 // An open .npy file. Several threads may call const members at once.
@@ -35,7 +35,7 @@ class NpyFile {
 
   const NpyHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
-  // Whether read_box reads contiguous pieces (in C order) as fast as the whole box at once.
+  // True if read_box reads contiguous pieces (in C order) as fast as the whole box at once.
   bool reads_rows() const { return has_rows(header_); }
 
   // Reads the elements of `box` (one Slice per dim, within the shape) into `dst`, in C order and
@@ -63,7 +63,7 @@ void take_elements(const NpyHeader& header, void* data, std::int64_t count);
 // may call write_box at once, for boxes that do not overlap.
 class NpyWriter {
  public:
-  // Errors as of OutputFile; TypeError for prng_key.
+  // Throws the errors of OutputFile, and TypeError for prng_key.
   NpyWriter(std::string path, DType dtype, const Shape& shape);
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;

@@ -25,8 +25,8 @@ struct NpyHeader {
   bool big_endian = false;       // always false for one-byte elements
 };
 
-// The bytes from which parse_npy_header needs no more: a header may be as long as version 1.0
-// allows, in every version.
+// parse_npy_header needs at most this many bytes. (In every version a header may be as long as
+// version 1.0 allows.)
 inline constexpr std::int64_t kNpyMaxPrefix = 12 + 65535;
 
 // `prefix`: the first bytes of the file, with at least its whole header, or the whole file where it

@@ -30,7 +30,7 @@ SplitPath split_path(const std::string& path, const std::string& what) {
   return place;
 }
 
-// The folder and name of the file at that path, after following links.
+// The folder and the name of the file at that path, after following links.
 SplitPath destination(std::string path, const std::string& what) {
   constexpr int kMostLinks = 40;
   for (int links = 0; links <= kMostLinks; ++links) {

@@ -34,7 +34,7 @@ class OutputFile {
   void write(std::int64_t offset, const void* src, std::int64_t count);
   std::int64_t write_box(std::int64_t base, const Shape& shape, std::span<const Slice> box,
                          int itemsize, const void* src);  // returns the bytes written
-  // of an OutputFile that began its draft
+  // for an OutputFile that has created the draft itself
   const std::string& draft() const { return draft_->name(); }
   void sync() { draft_->sync(); }
   // When it returns, the file survives a loss of power.

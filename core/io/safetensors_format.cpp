@@ -162,7 +162,7 @@ SafetensorsHeader::SafetensorsHeader(std::string text, std::int64_t data_size, s
       json.fail("tensor " + quoted_bytes(text_at(tensors_[i].name)) + " is given twice");
 }
 
-// Sorted by their begins, tensors must follow one another without gaps.
+// Checks that the tensors, sorted by their begins, follow one another without gaps.
 void SafetensorsHeader::check_places(std::int64_t data_size) const {
   const JsonReader json(text_, name_);
   std::vector<std::uint32_t> order(tensors_.size());

@@ -1,5 +1,5 @@
-// Writes a file that consists of a head and arrays: by this process, or jointly by all processes
-// that have parts of the arrays (core/io/joint_save.h).
+// Writes a file that consists of a head and arrays, by this process alone or jointly by all
+// processes that have blocks of the arrays (core/io/joint_save.h).
 #pragma once
 #include <cstdint>
 #include <span>

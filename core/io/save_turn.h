@@ -6,11 +6,11 @@
 
 namespace shmap::io {
 
-// A save's place in the folder's queue, from the constructor to the destructor.
+// A save in the folder's queue, from the constructor to the destructor.
 class SaveTurn {
  public:
-  // Error on a thread that is writing a checkpoint into this folder (in a progress callback), which
-  // would wait for itself.
+  // Throws Error on a thread that is writing a checkpoint into this folder (in a progress
+  // callback), since it would wait for itself.
   explicit SaveTurn(const std::string& folder);
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;

@@ -141,8 +141,8 @@ class DirectoryReader {
     return m;
   }
 
-  // Reads the 64-bit values of those fields that are all ones, in this order, from the extra field
-  // with id 1.
+  // Reads from the extra field with id 1 the 64-bit values of those fields that are all ones, in
+  // this order.
   void take_64(std::string_view extra, std::uint64_t& bytes, std::uint64_t& packed,
                std::uint64_t& header) const {
     while (extra.size() >= 4) {
@@ -210,7 +210,7 @@ std::uint64_t flags_of(const std::string& name) {
   return ascii ? 0 : 0x800;
 }
 
-// The fields, from the version on, that the local header and the directory have in common.
+// Writes the fields, from the version on, that the local header and the directory have in common.
 void put_common(std::string& out, const ZipMember& m) {
   put(out, 45, 2);
   put(out, flags_of(m.name), 2);

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kZipMaxDirectory = std::int64_t{4} << 20;
 
 struct ZipMember {
   std::string name;
-  // of the contents: their offset in the file, their inflated size
+  // offset of the contents in the file, and their inflated size
   std::int64_t offset = 0, bytes = 0;
   std::uint32_t crc = 0;  // CRC-32 of the contents
   bool deflated = false;

@@ -1,4 +1,4 @@
-// The source of a sampler's random bits: one key, of any form and generator.
+// BitSource: the source of a sampler's random bits, from one key of any form and generator.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace shmap::draw {
 
-// The generator of that name. ValueError, which names `what` and the known generators, where there
-// is none.
+// Returns the generator of that name. ValueError, which names `what` and the known generators, if
+// there is none.
 std::shared_ptr<const extend::Generator> find_generator(const std::string& name, const char* what,
                                                         SourceLine source);
 
@@ -26,7 +26,7 @@ class BitSource {
   // SHMAP_CHECK_KEYS, where it was used before.
   BitSource(random::Key key, const char* what);
 
-  // Random bits of dtype u8, u16, u32 or u64, by the width.
+  // Returns random bits of dtype u8, u16, u32 or u64; `width`: bits of an element.
   Array bits(int width, const Shape& shape) const;
   // split: n sources with new keys. split_keys: new keys in the form in which random::split returns
   // them.
@@ -40,8 +40,8 @@ class BitSource {
   BitSource with(Array key) const { return BitSource(std::move(key), *this); }
   Array keys(std::int64_t n) const;
   // For samplers that draw for each of n elements, with an array keys[n] of plain keys. split_each:
-  // `count` new keys for each, [n, count]. bits_each: one word of that width for each, [n]. part:
-  // key j of each, from such an array [n, count].
+  // `count` new keys for each element, [n, count]. bits_each: one word of that width for each
+  // element, [n]. part: key j of each element, from such an array [n, count].
   Array split_each(const Array& keys, std::int64_t count) const;
   Array bits_each(const Array& keys, int width) const;
   Array part(const Array& keys, std::int64_t j) const;
@@ -58,7 +58,7 @@ class BitSource {
   std::string name_;
   const char* what_;
   SourceLine source_;
-  bool raw_ = false;  // whether the key was given as u32[2]
+  bool raw_ = false;  // the key was given as u32[2]
 };
 
 // Splits an array of threefry keys: the result has shape (..., shape...).

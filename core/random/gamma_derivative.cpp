@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-// The limit of a loop's trips; parameters up to kLarge need fewer.
+// The most trips of a loop; parameters up to kLarge need fewer.
 constexpr double kMostTrips = 10000;
 constexpr double kLarge = 1e6;
 
@@ -142,7 +142,7 @@ Array Slope::fraction(const Array& large, const Array& above) const {
           return op_(add_p, op_(mul_p, b, now), op_(mul_p, m, before));
         };
         const Array p_next = combine(p, p_before);
-        // divided by q, as all values of the next trip
+        // divided by q, like all values of the next trip
         const Array q_next = op_(add_p, b, op_(mul_p, m, q_before));
         const Array dp_next =
             op_(add_p, op_(sub_p, combine(dp, dp_before), p), op_(mul_p, k, p_before));

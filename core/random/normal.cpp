@@ -14,8 +14,8 @@ namespace shmap {
 
 namespace draw {
 
-// Normals from floats in [0, 1), which are scaled to (-1, 1): the least uniform is the float next
-// to -1.
+// Normal samples from floats in [0, 1), which are first scaled to (-1, 1): the smallest float
+// becomes the one next to -1.
 Array normal_of(const Array& floats, SourceLine source) {
   const RuleOps op(source);
   const DType dtype = node_of(floats)->type.dtype();

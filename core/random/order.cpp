@@ -22,8 +22,8 @@ namespace draw {
 
 namespace {
 
-// Sorts by random words, in so many rounds that no two items are likely to have equal words in all
-// rounds.
+// Sorts by random words, in enough rounds that two items are unlikely to have equal words in all of
+// them.
 Array shuffled(BitSource from, Array x, int axis) {
   const auto size = static_cast<double>(std::max<std::int64_t>(node_of(x)->type.size(), 1));
   const int rounds = static_cast<int>(std::ceil(3 * std::log(size) / std::log(4294967295.0)));
@@ -44,7 +44,7 @@ int dim_of(int axis, int rank, const BitSource& from) {
   return at_source(from.source(), [&] { return normalize_dim(axis, rank, from.what()); });
 }
 
-// Whether x is an integer that the host knows, as the number of items.
+// True if x is an integer that the host knows, which then is the number of items.
 bool is_count(const Operand& x, const char* what, std::int64_t* count) {
   const ShapedArray type = type_of(x, what);
   if (type.rank() != 0) return false;
@@ -66,7 +66,7 @@ Array permuted(const BitSource& from, const Array& x, int axis, bool independent
   return along(x, shuffled(from, places, 0), axis, from.source());
 }
 
-// For each of `values`, the first place at which it could be inserted into the sorted line.
+// For each of `values`, the first position at which it could be inserted into the sorted line.
 Array places_in(const Array& line, const Array& values, SourceLine s) {
   const RuleOps op(s);
   const std::int64_t n = node_of(line)->type.size();

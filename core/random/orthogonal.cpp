@@ -28,7 +28,8 @@ class Factorisation {
  public:
   explicit Factorisation(SourceLine source) : source_(source) {}
 
-  // z[..., rows, columns], at least as many rows as columns.
+  // Orthonormalises the columns of z[..., rows, columns], which has at least as many rows as
+  // columns.
   Array orthonormal(const Array& z) const {
     const Shape dims = node_of(z)->type.dims();
     const std::int64_t columns = dims[-1];
@@ -51,7 +52,7 @@ class Factorisation {
  private:
   Operand of(const Array& x) const { return Operand(x, source_.file, source_.line); }
   Operand of(double x) const { return Operand(x, source_.file, source_.line); }
-  // Column k, by its mask `here`.
+  // Column k of x. `here` is the mask of that column.
   Array column(const Array& x, const Array& here) const {
     return sum(of(where(of(here), of(x), of(0))), -1);
   }
@@ -62,7 +63,7 @@ class Factorisation {
     return x - expand_dims(of(scaled_u), -1) * along;
   }
 
-  // Householder's reflections, as LAPACK's geqrf and orgqr.
+  // Applies Householder's reflections, as LAPACK's geqrf and orgqr do.
   Array reflected(const Array& z) const {
     const Shape dims = node_of(z)->type.dims();
     const std::int64_t rows = dims[-2], columns = dims[-1];

@@ -22,7 +22,7 @@ namespace draw {
 
 namespace {
 
-// Draws for each of n keys.
+// Draws one sample for each of n keys.
 class Each {
  public:
   Each(const BitSource& from, DType dtype, std::int64_t n)
@@ -127,8 +127,8 @@ Array gamma(const BitSource& from, const Array& a, bool as_log) {
   const ShapedArray type = node_of(a)->type;
   const std::int64_t n = type.size();
   const Each each(from, type.dtype(), n);
-  // Without derivatives: those of accepted candidates would not be the derivatives of the
-  // distribution.
+  // The parameter gets no derivatives: those of accepted candidates would not be the derivatives of
+  // the distribution.
   const Array flat = bind_reshape(bind(stop_gradient_p, a, no_params, s), {n}, s);
   const Array drawn = gamma_each(each, from.keys(n), flat, as_log);
   GammaSampleParams params;
@@ -157,8 +157,8 @@ Array log_gamma(const Array& x, const RuleOps& op) {
             op(log_p, sum));
 }
 
-// Knuth's algorithm: counts uniforms while their product is above e^-lam. lam: f32, of the result's
-// shape.
+// Knuth's algorithm: counts uniforms while their product is above e^-lam. lam: f32, with the shape
+// of the result.
 Array poisson_small(const BitSource& from, const Array& lam, DType dtype) {
   const RuleOps op = from.ops();
   const SourceLine s = from.source();

@@ -24,7 +24,7 @@ Array scaled(const Array& floats, const Array& lo, const Array& hi, SourceLine s
 Array uniform(const BitSource& from, const Shape& shape, DType dtype);
 Array uniform(const BitSource& from, const Shape& shape, DType dtype, double lo, double hi);
 Array normal(const BitSource& from, const Shape& shape, DType dtype);
-// From uniform floats in [0, 1) to normals.
+// Converts uniform floats in [0, 1) to normal samples.
 Array normal_of(const Array& floats, SourceLine source);
 Array exponential(const BitSource& from, const Shape& shape, DType dtype);
 Array gumbel(const BitSource& from, const Shape& shape, DType dtype);

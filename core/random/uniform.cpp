@@ -169,7 +169,7 @@ double step_below_one(DType dtype) {
 }  // namespace draw
 
 namespace {
-// Whether x is a host scalar of that value.
+// True if x is a host scalar of that value.
 bool is_number(const Array& x, double value) {
   const Node* node = node_of(x);
   if (!node || node->kind != NodeKind::literal || !is_floating(node->type.dtype())) return false;

@@ -44,7 +44,8 @@ class CollectiveFinder final : public ParamFinder {
   void value(std::string_view, const std::vector<std::pair<int, int>>& v) override { perm = v; }
 };
 
-// The time of a collective on a machine: how many devices each level joins, and the links.
+// Computes the time of a collective from the number of devices that it joins at each level, and the
+// links.
 struct Joined {
   const std::vector<Topology::Level>& levels;
   std::vector<std::int64_t> n;
@@ -56,15 +57,15 @@ struct Joined {
     return product;
   }
 
-  // Up and down a tree at each level, in pieces that are pipelined.
+  // The time up and down a tree at each level, in pieces that are pipelined.
   double tree(double whole) const {
     double us = 0;
     for (std::size_t l = 0; l < n.size(); ++l)
       if (n[l] > 1) us += 2 * rounds(n[l]) * link(l).latency_us + 2 * whole / link(l).bytes_per_us;
     return us;
   }
-  // A ring at each level: each device sends the parts of the others, of the share that is left
-  // after the levels inside.
+  // The time of a ring at each level: a device sends the pieces of the others, of the data that are
+  // left after the inner levels.
   double ring_scatter(double whole) const {
     double us = 0;
     for (std::size_t l = 0; l < n.size(); ++l) {
@@ -185,8 +186,8 @@ PlacedMesh::Price PlacedMesh::price(const Eqn& e) const {
   const Traffic traffic = e.primitive->traffic;
   Joined on{topology_.levels, joined(found.axes)};
   if (traffic == Traffic::permute || !found.groups.empty()) {
-    // A single message, or a ring with as many messages as a group has members, over the outermost
-    // links that it needs.
+    // A permutation is a single message, and a collective in groups is a ring with as many messages
+    // as a group has members. Both use the outermost links that they need.
     int level = -1;
     std::int64_t members = 1;
     for (const auto& [from, to] : found.perm)

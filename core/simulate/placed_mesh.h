@@ -27,10 +27,10 @@ class PlacedMesh {
   Price price(const Eqn& collective) const;
 
  private:
-  // For each level, how many members a collective over these axes joins.
+  // For each level, the number of members that a collective over these axes joins.
   std::vector<std::int64_t> joined(const std::vector<std::string>& axes) const;
-  // The outermost level that separates two ranks of a collective over these axes; -1: they are one
-  // device.
+  // The outermost level that separates two ranks of a collective over these axes; -1 if both are
+  // the same device.
   int level_between(const std::vector<std::string>& axes, std::int64_t a, std::int64_t b) const;
   int axis(const std::string& name) const;
 

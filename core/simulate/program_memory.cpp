@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// The peak of memory besides the arguments.
+// The peak of memory without the arguments.
 std::int64_t peak_beside_arguments(const Jaxpr& program, PreparedPrograms& programs) {
   const PassVisit visit("simulate", program);
   const ProgramIndex index(program);

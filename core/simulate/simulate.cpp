@@ -21,8 +21,8 @@ namespace {
 
 using detail::Timeline;
 
-// Trips of a loop are simulated one by one until a trip takes as long as the one before it, but at
-// most this many.
+// Trips of a loop are simulated one by one until a trip takes as long as the one before it, up to
+// this many trips.
 constexpr std::int64_t kMostTrips = 64;
 constexpr double kSame = 1e-9;  // relative
 
@@ -44,7 +44,7 @@ Work work_of(const Eqn& e) {
   const Primitive& p = *e.primitive;
   if (p.flops) {
     work.flops = p.flops(in, *e.params, out);
-  } else if (p.cost) {  // reads only a part of an operand
+  } else if (p.cost) {  // the primitive reads only some elements of an operand
     work.bytes = p.cost(in, *e.params, out).bytes;
   }
   return work;
@@ -123,7 +123,7 @@ class Simulation {
     return s;
   }
 
-  // The time by which one trip moved all times that it changed; nothing if it moved them by
+  // The time by which one trip moved all times that it changed, or nothing if it moved them by
   // different amounts.
   static std::optional<double> period(const std::vector<double>& before,
                                       const std::vector<double>& now) {
@@ -243,7 +243,7 @@ class Simulation {
   std::vector<std::string> assumptions_;
 };
 
-// The program of one device, and its mesh; null: one device without a mesh.
+// The program of one device and its mesh. A null mesh means one device without a mesh.
 struct OneDevice {
   JaxprRef program;
   const detail::AxisEnv* env = nullptr;

@@ -16,7 +16,7 @@ struct Timeline {
     std::int64_t bytes;
     double flops;
   };
-  // Trips of a loop that were not simulated one by one, since each equals the last simulated one.
+  // Trips of a loop that were not simulated one by one, since they equal the last simulated trip.
   struct Repeat {
     double begin_us, end_us;
     double exposed_us;
@@ -24,13 +24,14 @@ struct Timeline {
 
   explicit Timeline(std::size_t levels) : free_(levels + 1, 0.0) {}
 
-  // Puts an operation into its lane: it begins when its operands are ready and the lane's previous
+  // Appends an operation to its lane: it begins when its operands are ready and the lane's previous
   // operation has ended. Returns its end.
   double run(Span span, double ready_us);
   // The time from which a lane is free. Lane 0 computes; lane 1 + l is the network of level l.
   double free(std::size_t lane) const { return free_[lane]; }
   std::size_t lanes() const { return free_.size(); }
-  // Adds further trips of that total time; the lanes in `moves` become free later by that time.
+  // Adds further trips that take the given total time; the lanes in `moves` become free later by
+  // it.
   void repeat(const Repeat& repeat, const std::vector<bool>& moves, const std::string& name);
 
   // The time between begin and end in which lanes communicate and none computes. first: the first
