@@ -314,7 +314,7 @@ def parse_arguments():
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--processes", type=int, default=10)
     parser.add_argument("--gpus", type=int, default=1, help="how many the machine has")
-    parser.add_argument("--patience", type=float, default=45, help="seconds of silence in which a test hangs")
+    parser.add_argument("--patience", type=float, default=30, help="seconds of silence in which a test hangs")
     parser.add_argument("--tests", default="", metavar="REGEX", help="of X_test@kind, or of Suite.Name")
     return parser.parse_args()
 
