@@ -1,13 +1,13 @@
 // collectives_bench: the time of each collective over all devices of all processes, in the columns
-// and with the options of nccl-tests. Its values are integers, so that each dtype holds every
-// result exactly, and checked: any wrong one makes the exit code 1. Under mpirun process 0 prints,
-// and a row's time is that of the slowest process.
+// and with the options of nccl-tests. The values are integers that every dtype holds exactly, and
+// all results are checked; the exit code is 1 if one is wrong. Under mpirun process 0 prints, and a
+// row's time is that of the slowest process.
 //
 //   mpirun -n 4 collectives_bench all_reduce -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -o all -d float
 //
-// Sums, their means, maxima and minima over all devices, and sums that are scattered, are one
-// collective. The other reductions are programs of two, as a user would write them: products gather
-// and multiply; products, maxima and minima that are scattered exchange the blocks, and then reduce
+// Sums, means, maxima and minima over all devices, and scattered sums, are one collective each.
+// The other reductions are programs of two operations, as a user would write them: a product
+// gathers and multiplies; a scattered product, maximum or minimum exchanges the blocks and reduces
 // them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -30,7 +30,7 @@ namespace {
 
 enum class Redop { none, sum, prod, min, max, avg };
 
-// By their names in nccl-tests.
+// The reductions by their names in nccl-tests.
 const std::map<std::string, Redop> redops = {{"sum", Redop::sum},
                                              {"prod", Redop::prod},
                                              {"min", Redop::min},
@@ -48,7 +48,7 @@ struct BenchOptions {
   std::vector<std::string> collectives;
 };
 
-// The names that an option chooses: one, or with "all" each of them.
+// Returns the names that an option chooses: the given name, or all names for "all".
 template <class T>
 std::vector<std::string> chosen(const std::map<std::string, T>& names, const std::string& option) {
   if (option != "all") return {option};
@@ -57,8 +57,8 @@ std::vector<std::string> chosen(const std::map<std::string, T>& names, const std
   return all;
 }
 
-// Element i of a device's operand: small enough for exact results in each dtype, with one byte for
-// up to 63 devices.
+// Element i of a device's operand. It is so small that results are exact in each dtype, for up to
+// 63 devices even in one byte.
 std::int64_t value(Redop op, bool narrow, std::int64_t n, std::int64_t device, std::int64_t i) {
   if (op == Redop::avg) return device == i % n ? n * (1 + i / n % 2) : 0;
   const std::int64_t mixed = device * 7 + i;
@@ -66,7 +66,7 @@ std::int64_t value(Redop op, bool narrow, std::int64_t n, std::int64_t device, s
   return mixed % (op == Redop::sum && narrow ? 3 : 13);
 }
 
-// A number of each process, reduced over all of them: that of its first device; the others have 0.
+// Reduces a number over all processes: the first device of a process has the number, its others 0.
 template <class T, class F>
 T over_processes(const Mesh& mesh, T mine, F reduce) {
   std::vector<T> host(static_cast<std::size_t>(mesh.size()));
@@ -75,8 +75,8 @@ T over_processes(const Mesh& mesh, T mine, F reduce) {
   return shard_map(reduce, mesh, {P("i")}, P())(each).template to_vector<T>()[0];
 }
 
-// As nccl-tests counts: `size` bytes are a device's share of what is sent or, of gathers, the whole
-// of what it gets.
+// Sizes are counted as in nccl-tests: `size` is the number of bytes that a device sends or, for
+// gathers, that it receives in all.
 struct Case {
   const char* name;
   bool reduces;
@@ -169,8 +169,8 @@ std::vector<Case> cases(std::int64_t n, std::int64_t size, Redop op, DType dtype
   };
 }
 
-// So many devices for this process: GPUs where SHMAP_DEVICES asks for GPUs, as nccl-tests deals
-// them out to the processes of a node, otherwise virtual ones. "" for 0.
+// The devices of this process as text, "" for 0 devices. They are GPUs if SHMAP_DEVICES asks for
+// GPUs (assigned to the processes of a node as nccl-tests does), and virtual devices otherwise.
 std::string devices_of_process(int count) {
   if (count == 0) return {};
   const char* kind = std::getenv("SHMAP_DEVICES");
@@ -201,7 +201,7 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
   const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
-  // Whoever only sends is done before the others have it.
+  // The slowest process counts, since a process that only sends ends before the others.
   Row row{over_processes<double>(mesh, taken.count() / o.iterations,
                                  [](Array t) { return pmax(t, "i"); }),
           0};
@@ -212,7 +212,7 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
       row.wrong +=
           got[i] != static_cast<double>(c.wanted(shard.device.id(), static_cast<std::int64_t>(i)));
   }
-  // Of all processes, so that each of them ends with the exit code of the job.
+  // Sums over all processes, so that each of them ends with the exit code of the job.
   row.wrong = over_processes(mesh, row.wrong, [](Array w) { return psum(w, "i"); });
   return row;
 }
@@ -245,9 +245,9 @@ int main(int argc, char** argv) {
   app.add_option("-c", o.check, "1: values are checked");
   app.add_option("-J", o.json, "a file for the rows");
   CLI11_PARSE(app, argc, argv);
-  // A process that ends with 1 is a fault to those that still wait for it. So each ends with 0
-  // until the library has parted from the others: it does so at exit, before what was registered
-  // earlier.
+  // A process that ends with 1 is a fault to processes that still wait for it. Therefore the exit
+  // code is set only after the library has left the job, which it does at exit. This handler runs
+  // after the library's, since it is registered before.
   std::atexit([] {
     if (wrong_in_all == 0) return;
     std::fflush(nullptr);

@@ -1,4 +1,5 @@
-// The strided copy: GB/s of bytes copied (read and written count once), beside memcpy of the same.
+// The strided copy: GB/s of bytes copied (read and written count once), beside a memcpy of as many
+// bytes.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace shmap::cpu {
 namespace {
 
-// Page-aligned, as the buffers of arrays are.
+// Page-aligned memory, like the buffers of arrays.
 class Bytes {
  public:
   explicit Bytes(std::int64_t bytes)
@@ -84,7 +85,7 @@ void transpose_square(benchmark::State& state) {
   report(state, n * n * itemsize);
 }
 
-// A slice of rows of `range(0)` bytes, of an array twice as wide.
+// Copies a slice whose rows have `range(0)` bytes from an array that is twice as wide.
 void slice_rows(benchmark::State& state) {
   const std::int64_t row = state.range(0), rows = (std::int64_t{1} << 20) / row;
   const Bytes src(rows * row * 2), dst(rows * row);

@@ -1,4 +1,4 @@
-// The device layer's own costs: what an enqueue, a hand-over, an allocation and a replay take.
+// The costs of the device layer itself: of an enqueue, a hand-over, an allocation and a replay.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ Task empty_task(std::int64_t cost_ns, int parts = 1) {
   task.cost_ns = cost_ns;
   task.parts = parts;
   task.run = [](void*, const TaskContext& c) {
-    int part = c.part;  // of a constant it is deprecated
+    int part = c.part;  // DoNotOptimize is deprecated for constants
     benchmark::DoNotOptimize(part);
   };
   return task;
@@ -37,7 +37,7 @@ void count_one(benchmark::State& state) {
 }
 BENCHMARK(count_one);
 
-// A small task with nothing before it: it runs on the calling thread.
+// A small task with nothing before it, which runs on the calling thread.
 void enqueue_small(benchmark::State& state) {
   const auto backend = make(cpu::Mode::async);
   Stream* stream = backend->devices()[0].compute;
@@ -59,7 +59,8 @@ void enqueue_small_with_lock(benchmark::State& state) {
 }
 BENCHMARK(enqueue_small_with_lock);
 
-// Tasks that are handed over, without waiting: throughput of queueing and running, by streams.
+// The throughput of queueing and running tasks that are handed over without waiting, by number of
+// streams.
 void queued_throughput(benchmark::State& state) {
   const auto backend = make(cpu::Mode::async);
   const auto streams = static_cast<std::size_t>(state.range(0));
@@ -73,7 +74,7 @@ void queued_throughput(benchmark::State& state) {
 }
 BENCHMARK(queued_throughput)->ArgName("streams")->Arg(1)->Arg(8)->UseRealTime();
 
-// One task that is handed over and waited for at once: the waiting caller runs it.
+// A task that is handed over and waited for at once, so that the waiting caller runs it.
 void enqueue_and_wait(benchmark::State& state) {
   const auto backend = make(cpu::Mode::async);
   const Task task = empty_task(kLarge, static_cast<int>(state.range(0)));
@@ -120,7 +121,7 @@ void replay(benchmark::State& state) {
 }
 BENCHMARK(replay)->ArgName("cost_ns")->Arg(0)->Arg(kLarge)->UseRealTime();
 
-// How long a parked worker takes to begin: the bound below which a task runs at enqueue.
+// The time until a parked worker begins a task: tasks that are shorter run at enqueue.
 void wake_a_parked_worker(benchmark::State& state) {
   const auto backend = make(cpu::Mode::async);
   std::atomic<std::int64_t> began{0};

@@ -1,8 +1,8 @@
-// files_bench [--mib N] [--rounds N] [--dir DIR] [--rows TEXT]: reading and writing safetensors
-// files and checkpoints beside plain read and write + fsync of the same bytes, in turns: for each
-// row the median of the ratios ours / plain of a round's pair. Files are in the page cache when
-// they are read, which is the hardest case: there is no disk to wait for. What was read is
-// compared. --rows runs the rows whose names have that text.
+// files_bench [--mib N] [--rounds N] [--dir DIR] [--rows TEXT]: reads and writes safetensors files
+// and checkpoints, in turns with plain read, and write + fsync, of the same bytes. Each row gives
+// the median over rounds of the ratio ours / plain. Files are in the page cache when they are read,
+// which is the hardest case: there is no disk to wait for. The bytes that were read are compared.
+// --rows runs the rows whose names contain the text.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ double seconds_of(const std::function<void()>& f) {
   std::exit(1);
 }
 
-// As an array's: pages that the process has, and that the allocator keeps.
+// Memory in the state of an array's: its pages exist, and the allocator keeps them.
 std::vector<char> buffer;
 
 void plain_read(const std::string& path, std::size_t bytes) {
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(dir);
   const NamedSharding sharding(make_mesh({8}, {"i"}), P("i"));
   const std::int64_t n = mib << 18;
-  // Random bits, of which no file system makes less.
+  // The bits are random, so that no file system can compress them.
   std::vector<std::uint32_t> bits(static_cast<std::size_t>(n));
   std::uint64_t state = 88172645463325252u;
   for (std::uint32_t& b : bits) {

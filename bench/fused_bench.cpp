@@ -1,6 +1,6 @@
 // Fused programs on one device: a chain of six operations on 16 Mi floats, softmax and layer_norm
-// of 4096 x 4096, and the same operation by operation ("eager"). Every result is compared with the
-// eager one, to the last bit.
+// of 4096 x 4096, and the same programs operation by operation ("eager"). Every result is compared
+// with the eager one, to the last bit.
 #include <shmap/shmap.h>
 
 #include <functional>
@@ -69,11 +69,11 @@ Array run(const Program& program, std::vector<Array> in) {
   return bind_all(fused_p, in, FusedParams(program), {})[0];
 }
 
-// The results of `call`, which are to be those of `want`.
+// Times `call`, whose results must equal those of `want`.
 Work compared(std::function<Array()> call, std::function<Array()> want) {
   auto result = std::make_shared<Array>();
   return {[=] {
-            *result = Array();  // its memory serves the next one
+            *result = Array();  // the next result reuses its memory
             *result = call();
             result->block_until_ready();
           },

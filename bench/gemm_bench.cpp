@@ -1,7 +1,7 @@
-// Matrix products on two threads, ours beside the libraries' own threading: GFLOP/s, the contenders
-// in turn within each round, medians, and the ratio of ours to the best library with the range that
-// holds 95 % of resampled medians. Every result is verified against a product in double of some of
-// its rows; a wrong one prints #wrong and fails.
+// Matrix products on two threads, ours beside the libraries' own threading, in GFLOP/s. The
+// contenders take turns within each round. Prints medians, and the ratio of ours to the best
+// library with the range that contains 95 % of resampled medians. Some rows of every result are
+// verified against a product in double; a wrong result prints #wrong and fails.
 //
 //   gemm_bench [--rounds N] [--json FILE]
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread that runs one function beside its caller; it sleeps between calls.
+// A thread that runs one function at the same time as its caller. It sleeps between calls.
 class Helper {
  public:
   Helper() : thread_([this] { loop(); }) {}
@@ -53,7 +53,7 @@ class Helper {
     changed_.notify_one();
   }
   void sleep() { awake_ = false; }
-  // f on both threads at once.
+  // Runs f on both threads at once.
   void with(const std::function<void()>& f) {
     post(&f);
     f();
@@ -128,7 +128,7 @@ struct Problem {
     return dtype == f32 ? reinterpret_cast<const float*>(v.data())[i]
                         : static_cast<float>(reinterpret_cast<const bfloat16*>(v.data())[i]);
   }
-  // Some rows, against sums in double: what rounding can do is bounded by the sum of magnitudes.
+  // Compares some rows with sums in double. The rounding error is bounded by the sum of magnitudes.
   bool verify() const {
     const double rounding = dtype == f32 ? 1e-6 : 8e-3;
     for (std::int64_t i : {std::int64_t{0}, m / 3, m - 1}) {
@@ -193,7 +193,7 @@ Run onednn_run(Problem& p) {
 }
 #endif
 
-// The copy of OpenBLAS that the library opened and tuned, told to use its own threads.
+// The copy of OpenBLAS that the library opened and configured, set to use its own threads.
 Run openblas_run(Problem& p) {
   if (p.dtype != f32 || !gemm_engine_available(GemmEngine::openblas, f32)) return nullptr;
   void* const library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD);
@@ -233,7 +233,7 @@ struct Ratio {
   double value, low, high;
 };
 
-// The median over rounds of theirs / ours, and where 95 % of its bootstrap lies.
+// The median over rounds of theirs / ours, and the range that contains 95 % of its bootstrap.
 Ratio speed_ratio(const std::vector<double>& ours, const std::vector<double>& theirs) {
   std::vector<double> each(ours.size());
   for (std::size_t i = 0; i < each.size(); ++i) each[i] = theirs[i] / ours[i];
@@ -272,13 +272,14 @@ int run(int rounds, const char* json_file) {
       contenders.push_back({"oneDNN", onednn_run(p), {}});
 #endif
     if (Run r = openblas_run(p)) contenders.push_back({"OpenBLAS", std::move(r), {}});
-    const double enough = p.dtype == f32 ? 8e9 : 3e10;  // operations: some tens of milliseconds
+    const double enough = p.dtype == f32 ? 8e9 : 3e10;  // operations that take some tens of
+                                                        // milliseconds
     const int calls = std::max(1, static_cast<int>(enough / p.operations()));
     for (int round = -1; round < rounds; ++round) {
       for (std::size_t i = 0; i < contenders.size(); ++i) {
-        // Who goes first changes from round to round.
+        // A different contender begins in each round.
         Contender& c = contenders[(i + static_cast<std::size_t>(round + 1)) % contenders.size()];
-        // The threads that the one before left spinning must have gone to sleep.
+        // Waits until the threads that the previous contender left spinning have gone to sleep.
         std::this_thread::sleep_for(std::chrono::milliseconds(40));
         const bool ours = c.name == "ours" && p.threads > 1;
         if (ours) helper.wake();

@@ -1,6 +1,6 @@
-// Our side of the rows on one GPU but for products (gpu_matmul_bench.cpp), on the public interface
-// alone; bench/README.md describes the rows and their peers. On `cuda:0x8` unless SHMAP_DEVICES
-// says otherwise; SHMAP_BENCH_SCALE=16 makes the sizes small, for a look at whether it runs.
+// Our side of the rows on one GPU except products (gpu_matmul_bench.cpp). Uses only the public
+// interface; bench/README.md describes the rows and their peers. Runs on `cuda:0x8` unless
+// SHMAP_DEVICES says otherwise; SHMAP_BENCH_SCALE=16 makes the sizes small, to check that it runs.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -60,14 +60,15 @@ Work eager_op(Timed how) {
 
 // ------------------------------------------------------ replays of many operations that are small
 
-constexpr std::size_t kSide = 64;  // small products: nothing fuses them
+constexpr std::size_t kSide = 64;  // small products, which nothing fuses
 
 Array chained(Array x, Array w, int n) {
   for (int k = 0; k < n; ++k) x = matmul(x, w);
   return x;
 }
 
-// A rotation, the product of two reflections, so that a long chain neither grows nor fades.
+// A rotation as the product of two reflections, so that values neither grow nor vanish in a long
+// chain.
 struct Rotation {
   Values w = Values(kSide * kSide);
 
@@ -86,7 +87,7 @@ struct Rotation {
     }
     std::copy(product.begin(), product.end(), w.begin());
   }
-  // x times its n-th power; x has rows of kSide.
+  // Computes x times its n-th power; x has rows of kSide elements.
   Doubles after(const Values& x, int n) const {
     Doubles now(x.begin(), x.end()), next(x.size());
     for (int step = 0; step < n; ++step) {
@@ -107,7 +108,7 @@ auto close_to(Doubles want, double tolerance) {
   };
 }
 
-// `n` operations in a line, on one device.
+// Replays a chain of `n` operations on one device.
 Work replayed_line(Timed how, int n) {
   const Rotation rotation;
   const Values values = bench::random_floats(kSide * kSide, 9);
@@ -120,7 +121,7 @@ Work replayed_line(Timed how, int n) {
       close_to(rotation.after(values, n), 1e-3));
 }
 
-// A line on each of the virtual devices.
+// Replays a chain on each of the virtual devices.
 Work replayed_branches(Timed how) {
   const Rotation rotation;
   const Values values = bench::random_floats(bench::kBranches * kSide * kSide, 9);
@@ -140,8 +141,8 @@ Work replayed_branches(Timed how) {
 
 constexpr std::size_t kColumns = bench::kColumns;
 
-// f(x) for a matrix x of so many rows, four of which are compared with `reference`, which turns a
-// row of x into doubles.
+// Times f(x) for a matrix x with `full_rows` rows (scaled). Compares four rows with `reference`,
+// which computes the result of a row of x in doubles.
 template <class F, class Reference>
 Work matrix_function(std::int64_t full_rows, F f, Reference reference) {
   const auto rows = std::size_t(scaled(full_rows));
@@ -219,8 +220,8 @@ Work psum_row() {
 
 // ------------------------------------------------------------------------------- random numbers
 
-// `draw(key, n)` under jit, of a key that is an argument; `fault(bits, result)` says what is wrong
-// with one item.
+// Times `draw(key, n)` under jit; the key is an argument. `fault(bits, result)` describes what is
+// wrong with an item, or returns "".
 template <class T, class Draw, class Fault>
 Work random_row(Draw draw, Fault fault) {
   const std::int64_t n = scaled(bench::kRandoms);
@@ -251,7 +252,7 @@ Work random_bits_row() {
         return bits == got ? "" : std::to_string(got) + " and not " + std::to_string(bits);
       });
 }
-// The error function of a normal over the root of two is the uniform that it was made of.
+// Checks normals by their inverse: erf(normal / sqrt(2)) is the uniform from which it was computed.
 Work random_normal_row() {
   return random_row<float>([](Array key, std::int64_t n) { return random::normal(key, {n}); },
                            [](std::uint32_t bits, float got) {
@@ -266,13 +267,14 @@ Work random_normal_row() {
 
 // ----------------------------------------------------------------------------------- attention
 
-// A row's work with that value of SHMAP_ATTENTION_KERNEL, which the calls before a plan read.
+// A row's work with this value of SHMAP_ATTENTION_KERNEL, which is read before a program is
+// planned.
 Work by_kernel(const char* kernel, const std::function<Work()>& make) {
   setenv("SHMAP_ATTENTION_KERNEL", kernel, 1);
   return make();
 }
 
-// Of bf16, as one writes it; of the first head four rows are compared.
+// Attention in bf16, written as a user would. Compares four rows of the first head.
 Work attention() {
   const bench::AttentionSize size = bench::attention_size();
   const auto rows = std::size_t(size.rows), depth = std::size_t(size.depth);
@@ -306,7 +308,7 @@ Work attention() {
     const Array scores = einsum("bhqd,bhkd->bhqk", q, k) * scale;
     return einsum("bhqk,bhkd->bhqd", softmax(scores), v);
   });
-  // Means of so many random values are small.
+  // Attention weights average over many random values, so that results are small.
   const double tolerance = 0.05 / std::sqrt(double(rows));
   return bench::queued([f, q = upload(q), k = upload(k), v = upload(v)] { return f(q, k, v); },
                        [want, tolerance](const Array& y) {
@@ -320,9 +322,10 @@ Work attention() {
                        });
 }
 
-// The cotangents of q, k and v, the forward pass with them, of [batch, rows, heads, features]. Of
-// the first head four rows of q's are compared; v's add up to the result's cotangents, since
-// weights add up to one; and k's are to k as q's are to q.
+// Computes the cotangents of q, k and v, including the forward pass; arrays are [batch, rows,
+// heads, features]. Checks the first head: four rows of q's cotangent are compared; v's
+// cotangents must add up to the result's, since weights add up to one; and the sum of k times its
+// cotangent must equal that of q.
 Work attention_grad(bool causal) {
   const bench::AttentionSize size = bench::attention_size();
   const auto rows = std::size_t(size.rows), heads = std::size_t(size.heads),
@@ -368,7 +371,7 @@ Work attention_grad(bool causal) {
     return astype(array<float>(values, shape), bf16);
   };
   const auto check = [=](const std::vector<Array>& bars) {
-    std::vector<Values> got;  // of the first head
+    std::vector<Values> got;  // results of the first head
     for (const Array& bar : bars)
       got.push_back(astype(bar[{0, range(0, std::int64_t(rows)), 0}], f32).to_vector<float>());
     for (const auto& [row, of_row] : want) {
@@ -456,8 +459,9 @@ std::vector<Row> all_rows() {
   const bench::Units drawn{.bytes = 4.0 * double(scaled(bench::kRandoms))};
   rows.push_back({"random_bits_16m", drawn, random_bits_row});
   rows.push_back({"random_normal_16m", drawn, random_normal_row});
-  // Two products forward, five backward; half of each where half is hidden. As the library chooses,
-  // by its own kernels, and by cuDNN, also where cuDNN adds in any order, as torch and JAX let it.
+  // Attention has two products forward and five backward, and half as many flops if half is masked.
+  // Kernels: the library's choice, its own, cuDNN's, and cuDNN's with additions in any order, which
+  // torch and JAX allow.
   const double forward = bench::attention_size().flops(), products = 3.5 * forward;
   constexpr std::pair<const char*, const char*> kKernels[] = {
       {"", "auto"}, {":own", "own"}, {":cudnn", "cudnn"}, {":unordered", "cudnn_unordered"}};

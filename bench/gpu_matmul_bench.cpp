@@ -1,4 +1,4 @@
-// Products on one GPU, bf16: of single arrays, and over a ring of its virtual devices. On
+// Products on one GPU in bf16: of single arrays, and over a ring of its virtual devices. Runs on
 // `cuda:0x8` unless SHMAP_DEVICES says otherwise; bench/README.md describes the rows.
 #include <shmap/shmap.h>
 
@@ -22,7 +22,7 @@ using bench::RingProduct;
 using bench::Row;
 using bench::Work;
 
-// Random factors on the host, and what their product is to be.
+// Random factors on the host, and a sample of their product.
 struct Factors {
   ProductSize size;
   std::vector<bfloat16> a, b;
@@ -50,7 +50,8 @@ Work product(const ProductSize& size) {
                        });
 }
 
-// Rows of A and columns of B split over the first devices, under jit, replayed.
+// A product under jit, replayed, with the rows of A and the columns of B split over the first
+// devices.
 template <class Body>
 Work ring_product(const RingProduct& ring, Body body) {
   const Factors factors(ring.whole());
@@ -67,7 +68,7 @@ Work ring_product(const RingProduct& ring, Body body) {
       [sample = factors.sample](const Array& c) { return check_product(sample, c); });
 }
 
-// Mesh, data and specs of the ring over a slow link.
+// The mesh, data and specs of the ring over a slow link.
 struct StagedData {
   Factors factors{bench::StagedRing::whole()};
   Mesh mesh = make_mesh({bench::StagedRing::kDevices}, "i");
@@ -76,7 +77,7 @@ struct StagedData {
   Array rhs() const { return device_put(factors.rhs(), NamedSharding(mesh, columns)); }
 };
 
-// The product of both, where lhs lies as `lhs` says.
+// The product of both. lhs is split by rows or replicated.
 template <class Body>
 Work staged_product(Body body, bool lhs_is_split) {
   const StagedData data;
@@ -88,7 +89,7 @@ Work staged_product(Body body, bool lhs_is_split) {
       [sample = data.factors.sample](const Array& c) { return check_product(sample, c); });
 }
 
-// The ring's copies alone.
+// Only the ring's copies, without products.
 Work staged_copies() {
   const StagedData data;
   auto f = jit(shard_map(bench::ring_gather, data.mesh, data.rows, P(), {.check_vma = false}));

@@ -1,6 +1,6 @@
-// Rows of derivatives: gradients under jit on 8 devices, what tracing them takes, an eager one.
-// Every gradient is checked in the run: against plain backpropagation in double, or against the
-// slope of the loss, in double, along a random direction.
+// Rows of derivatives: gradients under jit on 8 devices, the time to trace them, and an eager one.
+// Every gradient is checked: against plain backpropagation in double, or against the slope of the
+// loss, in double, along a random direction.
 //
 //   grad_bench --memory   prints the bytes that the layer's gradient took at their peak, under jit:
 //                         arguments, results, everything between; one memory space
@@ -68,7 +68,7 @@ struct Mlp {
     return device_put(array<float>(values, {kBatch, columns}), NamedSharding(mesh, P("i")));
   }
 
-  // The gradient of the first layer's weights, by hand.
+  // The gradient of the first layer's weights, computed by hand.
   Doubles first_gradient() const {
     Doubles a[4];
     a[0].assign(x.begin(), x.end());
@@ -139,7 +139,7 @@ constexpr int kPairs = 500;
 Work grad_1000() {
   auto latest = std::make_shared<std::optional<ClosedJaxpr>>();
   auto call = [latest] {
-    // What it captures makes it another function at each call: it is traced anew.
+    // The function captures a value, so that each call traces it anew.
     int pairs = kPairs;
     *latest = make_jaxpr([pairs](Array x) {
       return grad([pairs](Array x) {
@@ -185,7 +185,7 @@ Work transformer_grad() {
   return {call, [=] { return t->check(*result); }, {}};
 }
 
-// Until the first call returns: its work is queued by then, and awaited outside of the time.
+// Times a first call until it returns. Its work is queued by then, and awaited outside of the time.
 Work first_call() {
   auto t = std::make_shared<LayerLoss>();
   auto result = std::make_shared<layer::Layer>();

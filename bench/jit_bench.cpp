@@ -1,7 +1,7 @@
-// Rows of jit and tracing beside those of shmap_bench: fused programs on one device, the time that
-// tracing takes, and what a call costs the host on meshes of many virtual devices (of as many as
-// SHMAP_DEVICES gives; `cpu:8` where it says nothing). Their peers are described in
-// bench/README.md.
+// Rows of jit and tracing, in addition to shmap_bench: fused programs on one device, the
+// time of tracing, and the host's time for a call on meshes of many virtual devices (as
+// many as SHMAP_DEVICES gives; `cpu:8` if it is unset). bench/README.md describes their
+// peers.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace shmap;
 using bench::Row;
 using bench::Work;
 
-// The result is dropped before the next call, so that its memory serves again.
+// The result is dropped before the next call, which then reuses its memory.
 Work waited_calls(std::function<Array()> f, std::function<std::string(const Array&)> check) {
   auto result = std::make_shared<Array>();
   auto call = [f, result] {
@@ -54,7 +54,7 @@ Work fused_chain() {
                       });
 }
 
-// Every 64th row of `got` against `reference`, which turns a row of x into doubles.
+// Compares every 64th row of `got` with `reference`, which computes the result of a row in doubles.
 std::string compare_rows(const std::vector<float>& x, const Array& got,
                          const std::function<void(std::span<const float>, double*)>& reference) {
   const std::vector<float> all = got.to_vector<float>();
@@ -107,7 +107,7 @@ int occurrences(const std::string& text, const std::string& word) {
   return n;
 }
 
-// Traces 1000 equations; each call traces anew, since its function holds something.
+// Traces 1000 equations. Each call traces anew, since its function captures a value.
 Work trace_1000() {
   constexpr int kPairs = 500;
   auto latest = std::make_shared<std::optional<ClosedJaxpr>>();

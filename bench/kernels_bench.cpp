@@ -1,5 +1,6 @@
-// Nanoseconds an element of the CPU kernels on one thread: f32 in the first cache (1 Ki elements)
-// unless said, reductions and the collectives' arithmetic also out of it.
+// Nanoseconds per element of the CPU kernels on one thread: f32 in the first-level cache (1 Ki
+// elements) unless the name says otherwise. Reductions and the collectives' arithmetic also from
+// memory.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -27,7 +28,7 @@ namespace {
 
 constexpr std::int64_t kElements = 1024;
 
-// Memory as the library's own: whole cache lines.
+// Memory in whole cache lines, like the library's own.
 class Buffer {
  public:
   explicit Buffer(std::int64_t bytes)
@@ -130,7 +131,7 @@ void add_combine(int ranks, DType dtype, std::int64_t n, bool non_temporal) {
     for (int r = 0; r < ranks; ++r) data.push_back(random_elements(dtype, n));
     for (const auto& d : data) pointers.push_back(d.data());
     const Buffer out(n * itemsize(dtype));
-    run(state, n * ranks, [&] {  // an element read
+    run(state, n * ranks, [&] {  // counts an element that is read
       combine_ranks(Reduction::sum, dtype, pointers.data(), ranks, out.data(), 0, n, non_temporal);
     });
   });

@@ -1,6 +1,6 @@
-// layouts_bench: replays of programs over eight devices, 4 x 2, in as many processes as there are:
-// the same work alone and under mpirun (scripts/compare_layouts). Process 0 prints a row's median
-// time a call, and a hash of its result, which every layout has in common.
+// layouts_bench: replays programs over eight devices, 4 x 2, in any number of processes: the same
+// work alone and under mpirun (scripts/compare_layouts). Process 0 prints a row's median time per
+// call and a hash of its result, which must be the same in every layout.
 //
 //   SHMAP_DEVICES=cpu:8 layouts_bench [calls] [row]
 //   mpirun -n 4 -x SHMAP_DEVICES=cpu:2 layouts_bench [calls] [row]
@@ -26,10 +26,10 @@ std::uint64_t hash_of(const Array& x) {
   return hash;
 }
 
-std::string_view only;  // the row to be timed; "": all
+std::string_view only;  // the only row to time; "": all rows
 
-// Batches of calls, each call waited for; all processes begin a batch together, since a call
-// communicates.
+// Times batches of calls and waits for each call. All processes begin a batch together, since a
+// call communicates.
 void row(const char* name, int calls, const std::function<Array()>& call) {
   if (!only.empty() && only != name) return;
   constexpr int kBatches = 9;
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   if (argc > 2) only = argv[2];
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
 
-  // Ten elementwise operations on 1024 floats a device, and their sum over all devices.
+  // Ten elementwise operations on 1024 floats per device, and the sum over all devices.
   const Array x = random_of(1, {8, 1024}, mesh, P(Axes{"i", "j"}));
   const auto body = jit(shard_map(
       [](Array a) {
@@ -71,8 +71,8 @@ int main(int argc, char** argv) {
       mesh, {P(Axes{"i", "j"})}, P()));
   row("elementwise", calls * 20, [&] { return body(x); });
 
-  // Two products a device, the first gathered and the second scattered along j: a layer split over
-  // j, of a batch split over i.
+  // A layer split over j, of a batch split over i: two products per device, of which the first is
+  // gathered and the second scattered along j.
   const Array tokens = random_of(2, {1024, 512}, mesh, P("i", "j"));
   const Array w1 = random_of(3, {512, 1024}, mesh, P(none, "j"));
   const Array w2 = random_of(4, {1024, 512}, mesh, P("j", none));
@@ -85,8 +85,8 @@ int main(int argc, char** argv) {
       mesh, {P("i", "j"), P(none, "j"), P("j", none)}, P("i", "j")));
   row("layer", calls, [&] { return layer(tokens, w1, w2); });
 
-  // The gradient of a network in data parallel: the batch split over all devices, and a sum of each
-  // weight's gradient (1 MB) over them.
+  // The gradient of a network with data parallelism: the batch is split over all devices, and each
+  // weight's gradient (1 MB) is summed over them.
   const Array batch = random_of(5, {1024, 512}, mesh, P(Axes{"i", "j"}));
   const Array w = random_of(6, {512, 512}, mesh, P());
   const auto loss = shard_map(

@@ -1,12 +1,12 @@
-// What is measured once in a process, for `scripts/bench_vs_peers`. On `cpu:8` unless SHMAP_DEVICES
-// says otherwise.
+// Measurements that are made once per process, for `scripts/bench_vs_peers`. Runs on `cpu:8` unless
+// SHMAP_DEVICES says otherwise.
 //
 //   --replicated      prints by how many bytes the process grows for a replicated argument of
 //                     64 MiB a device
 //   --queued N        queues N calls of a shard_map without waiting; prints µs a call, and by how
 //                     many bytes the resident memory grew at its peak
 //   --queued-jit N    the same under jit
-//   --first           runs jit of a shard_map once: all of it is what is timed, from outside
+//   --first           runs jit of a shard_map once; the caller times the whole process
 #include <shmap/shmap.h>
 #include <unistd.h>
 

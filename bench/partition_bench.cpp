@@ -1,5 +1,6 @@
-// Rows of programs of whole arrays, split over 16,384 abstract devices: how long the library takes
-// to partition a program of 1000 equations, and to trace, partition, plan and simulate 100 layers.
+// Programs of whole arrays, split over 16,384 abstract devices. The rows time how long the library
+// takes to partition a program of 1000 equations, and to trace, partition, plan and simulate 100
+// layers.
 #include <shmap/shmap.h>
 
 #include <memory>
@@ -20,7 +21,7 @@ using bench::Work;
 constexpr std::size_t kLayers = 100;
 constexpr std::int64_t kBatch = 2048 * 16, kWidth = 4096, kHidden = 16384;
 
-// Of each layer two products, of which the second is summed over "model".
+// Each layer has two products, of which the second is summed over "model".
 struct Network {
   std::vector<Array> in, out, bias;
 };
@@ -31,7 +32,8 @@ Array apply(Array x, const Network& n) {
   return x;
 }
 
-// Traced anew at each call: the functions have a state of their own, and so no cache of their type.
+// The functions capture a value, so that nothing is cached for their type and each call traces
+// anew.
 ClosedJaxpr traced(bool gradient) {
   const float scale = gradient ? 0.5f : 1.f;
   const auto loss = [scale](Array x, std::vector<Array> in, std::vector<Array> out,
@@ -64,7 +66,7 @@ std::size_t collectives(const ClosedJaxpr& jaxpr) {
   return cost_analysis(jaxpr).collectives.size();
 }
 
-// A time for each 1000 equations of the program.
+// The time per 1000 equations of the program.
 Row partition_row() {
   return {"partition 1000 equations", {}, [] {
             const auto jaxpr = std::make_shared<ClosedJaxpr>(traced(false));
@@ -94,7 +96,7 @@ Row simulate_row(const char* name, bool gradient) {
                                             .flops_per_us = 7e8,
                                             .memory_bytes_per_us = 4e6});
             };
-            // The products alone take so long.
+            // The predicted time must exceed that of the products alone.
             work.check = [=]() -> std::string {
               const double products = (gradient ? 3 : 1) * 2.0 * 2 * kLayers * (kBatch / 2048.0) *
                                       kWidth * (kHidden / 8.0) / 7e8;

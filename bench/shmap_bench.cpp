@@ -1,5 +1,5 @@
-// The library's side of `scripts/bench_vs_peers`, on the public interface alone; the rows and their
-// peers are described in bench/README.md. On `cpu:8` unless SHMAP_DEVICES says otherwise. A row
+// The library's side of `scripts/bench_vs_peers`. Uses only the public interface; bench/README.md
+// describes the rows and their peers. Runs on `cpu:8` unless SHMAP_DEVICES says otherwise. Row
 // jit_X is row X under jit.
 #include <shmap/shmap.h>
 
@@ -37,7 +37,7 @@ std::vector<std::pair<int, int>> ring(int step) {
   return pairs;
 }
 
-// The element at k of device d's block in data made by random_floats(kDevices * n, seed).
+// Device d's block of data made by random_floats(kDevices * n, seed).
 std::span<const float> block(const std::vector<float>& values, std::size_t d) {
   std::size_t n = values.size() / kDevices;
   return std::span<const float>(values).subspan(d * n, n);
@@ -130,7 +130,7 @@ Work body_row(Form form) {
                   });
 }
 
-// Each call is the first one of a jit: trace, lower, fuse, plan and run.
+// Each call is the first call of a jit: it traces, lowers, fuses, plans and runs.
 Work first_call_of_body() {
   std::vector<float> values = bench::random_floats(kDevices * 1024, 3);
   std::vector<double> want = sum_of_bodies(values);
@@ -251,7 +251,7 @@ Work matmul_row(std::size_t n, DType dtype) {
   return {call, check, {}};
 }
 
-// Matmul reduce-scatter: the sum for a device travels round the ring and grows at every stop.
+// Matmul reduce-scatter: the sum for a device travels round the ring, and each device adds to it.
 Array matmul_scatter(Array lhs, Array rhs) {
   int n = axis_size("i");
   Array index = axis_index("i");
@@ -282,7 +282,7 @@ Work collective_matmul(Form form, F body, P lhs_spec, P rhs_spec, P out_spec) {
 // ---------------------------------------------------------------------------------------------
 // rows
 
-// Under both forms; the jitted ones are called jit_….
+// Adds the rows of one form; jitted rows are called jit_….
 void add_shard_map_rows(std::vector<Row>& rows, Form form) {
   const std::string prefix = form == Form::jitted ? "jit_" : "";
   for (Kind kind :

@@ -32,7 +32,7 @@ Work forward(bool jitted) {
   auto want = std::make_shared<Doubles>(reference(*t, kChecked));
   const auto row = [=](auto f) -> Work {
     auto call = [f, result, x = t->input(), w = t->weights()] {
-      *result = Array();  // its memory serves the next one
+      *result = Array();  // the next result reuses its memory
       *result = f(x, w);
       result->block_until_ready();
     };
@@ -41,7 +41,7 @@ Work forward(bool jitted) {
   return jitted ? row(jit(t->mapped())) : row(t->mapped());
 }
 
-// Tracing, lowering, fusing and planning, until the first call returns: its work is queued by
+// Times tracing, lowering, fusing and planning, until the first call returns. Its work is queued by
 // then, and awaited outside of the time.
 Work trace_and_plan() {
   auto t = std::make_shared<Data>();

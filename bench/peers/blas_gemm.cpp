@@ -1,6 +1,6 @@
-// Raw library GEMMs with two threads, as a peer: `blas_gemm onednn …` or
-// `blas_gemm openblas[:CORETYPE] …`, then the arguments of bench_main. OpenBLAS is opened after its
-// core type is set, since it chooses kernels while it loads.
+// Raw library GEMMs with two threads, as a peer: `blas_gemm onednn …` or `blas_gemm
+// openblas[:CORETYPE] …`, followed by the arguments of bench_main. The core type is set before
+// OpenBLAS is opened, since OpenBLAS chooses kernels while it loads.
 #include <dlfcn.h>
 #include <dnnl.hpp>
 
@@ -25,7 +25,7 @@ constexpr int kThreads = 2;
 
 struct Problem {
   std::size_t m, k, n;
-  int repeats = 1;  // that many products one after another, each with all threads
+  int repeats = 1;  // so many products one after another, each with all threads
   double flops() const { return 2.0 * double(m) * double(k) * double(n) * repeats; }
 };
 
@@ -142,8 +142,8 @@ double seconds_of(const std::function<void()>& f) {
   return best;
 }
 
-// oneDNN has two ways to an f32 product, the GEMM function and the matmul primitive: the faster one
-// for this size.
+// oneDNN has two functions for an f32 product, the GEMM function and the matmul primitive. Uses the
+// faster one for this size.
 Work onednn_f32(const Problem& p) {
   auto x = std::make_shared<Operands>(p);
   auto product = std::make_shared<OnednnProduct>(p, dnnl::memory::data_type::f32);

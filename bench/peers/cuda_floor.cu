@@ -1,6 +1,6 @@
-// What one GPU does for raw calls of CUDA and cuBLASLt: launches, graphs of the topologies that
-// the replays have, copies, a sum in one pass, the arithmetic of random numbers in registers, and
-// the fastest of the algorithms that cuBLASLt proposes for a product.
+// The time of raw CUDA and cuBLASLt calls on one GPU: launches, graphs with the topologies of the
+// replays, copies, a sum in one pass, the arithmetic of random numbers in registers, and the
+// fastest algorithm that cuBLASLt proposes for a product.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -85,7 +85,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// `call()` queues one call on `stream`.
+// Times n calls of `call()`, each of which queues work on `stream`.
 template <class Call>
 double time_queued(const Stream& stream, std::int64_t n, Call&& call) {
   const auto start = std::chrono::steady_clock::now();
@@ -96,7 +96,7 @@ double time_queued(const Stream& stream, std::int64_t n, Call&& call) {
 
 // ---------------------------------------------------------------------------- launches, graphs
 
-// Nothing; or one more, where there is a count.
+// Increments *count, or does nothing if there is no count.
 __global__ void count_up(int* count) {
   if (count != nullptr) ++*count;
 }
@@ -126,7 +126,7 @@ Work launches() {
   return work;
 }
 
-// A graph of `branches` lines of `length` kernels, each of which counts its line's runs.
+// A graph of `branches` chains of `length` kernels. Each chain counts its kernels' runs.
 struct Graph {
   Stream stream;
   int branches, length;
@@ -253,7 +253,7 @@ struct Copy {
   }
 };
 
-// By the runtime's copy or by a kernel, whichever is faster for the size.
+// Copies with the runtime or with a kernel, whichever is faster for the size.
 Work copy_of(std::int64_t rows) {
   auto s = std::make_shared<Copy>(std::size_t(scaled(rows) * bench::kColumns));
   double best[2];
@@ -339,7 +339,8 @@ struct Hashes {
   }
 };
 
-// The bits are held against the host's. The normals' are not: a host's erf_inv has other bits.
+// The bits are compared with the host's. Normals are not, since the host's erf_inv gives other
+// bits.
 template <bool normals>
 Work hashes() {
   auto s = std::make_shared<Hashes>();
@@ -419,7 +420,7 @@ class Product {
     return bench::ProductSample(a, b, m_, k_, n_);
   }
 
-  // Times every algorithm that is proposed, and keeps the fastest.
+  // Times every proposed algorithm and keeps the fastest.
   void choose() {
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference), "a preference");
@@ -436,7 +437,7 @@ class Product {
     cublasLtMatmulAlgo_t fastest{};
     for (int k = 0; k < count; ++k) {
       algorithm_ = proposed[k].algo;
-      if (queue() != CUBLAS_STATUS_SUCCESS) continue;  // proposed, yet unfit
+      if (queue() != CUBLAS_STATUS_SUCCESS) continue;  // proposed, but not supported
       stream_.wait();
       const double once = time(1);
       const auto calls = std::clamp<std::int64_t>(std::int64_t(2e-3 / once), 2, 100);

@@ -1,6 +1,6 @@
-// The eager body as one would write it by hand on the library's own CPU kernels: ten elementwise
-// kernels a device and one pass that sums over the devices, on the calling thread, into buffers
-// that are reused. What a body costs beyond this is the price of the eager mode.
+// The eager body, written by hand with the library's own CPU kernels: ten elementwise kernels per
+// device and one pass that sums over the devices, on the calling thread, into buffers that are
+// reused. The time that a body takes beyond this is the price of the eager mode.
 #include <cmath>
 #include <memory>
 

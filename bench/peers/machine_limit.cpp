@@ -1,8 +1,8 @@
-// What the machine allows, on two threads: rows `fma_f32:FLOPS`, `fma_f64:FLOPS` and, where the
-// processor has AVX-512's products of bf16, `fma_bf16:FLOPS` multiply and add in registers,
-// `memory:BYTES` copies half as many bytes as that from one place to another (half of them are
-// read, half written), around the caches or through them, whichever is faster for the size. Their
-// time is what no program that needs as much can beat by far.
+// The limits of the machine on two threads. Rows `fma_f32:FLOPS`, `fma_f64:FLOPS` and, if the
+// processor has AVX-512's products of bf16, `fma_bf16:FLOPS` multiply and add in registers.
+// `memory:BYTES` copies BYTES / 2 bytes (half of BYTES is read, half written), past the caches or
+// through them, whichever is faster for the size. No program that does as much work can be much
+// faster.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -21,10 +21,10 @@ namespace {
 
 using namespace shmap::bench;
 
-// A second thread that waits spinning, for the length of a batch.
+// A second thread that spins while it waits. It lives for one batch.
 class Pair {
  public:
-  // Runs part(0) here and part(1) there, n times, and gives the seconds.
+  // Runs part(0) on this thread and part(1) on the other, n times. Returns the seconds.
   static double time(std::int64_t n, const std::function<void(int)>& part) {
     std::atomic<std::int64_t> started{0}, done{0};
     std::thread other([&] {
@@ -46,8 +46,8 @@ class Pair {
   }
 };
 
-// Enough accumulators for two units of a latency of four or five, and few enough to stay in
-// registers beside a and b: of 32 with AVX-512, of 16 with AVX2.
+// The number of accumulators: enough for two units with a latency of four or five, and few enough
+// to stay in registers beside a and b (AVX-512 has 32 registers, AVX2 has 16).
 template <class Vector>
 constexpr int kSums = sizeof(Vector) == 64 ? 16 : 12;
 
@@ -84,7 +84,7 @@ __attribute__((target("avx2,fma"))) double with_avx2(std::int64_t steps) {
   return multiply_add<typename VectorOf<T, 32>::type>(steps);
 }
 
-// Pairs of products of bf16 that are added to f32.
+// Multiplies pairs of bf16 and adds the products to f32.
 __attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t steps) {
   __m512 sums[16];
   for (int k = 0; k < 16; ++k) sums[k] = _mm512_set1_ps(static_cast<float>(k));
@@ -103,7 +103,7 @@ __attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t step
   return total;
 }
 
-// `run` does a_step floating-point operations for each of its steps.
+// Each step of `run` does a_step floating-point operations.
 Work multiplier_work(double flops, double a_step, double (*run)(std::int64_t)) {
   const auto steps = static_cast<std::int64_t>(std::ceil(flops / 2 / a_step));
   auto sum = std::make_shared<std::array<double, 32>>();
@@ -131,7 +131,7 @@ Work bf16_work(double flops) {
   return multiplier_work(flops, 64 * 16 * 2.0 * 32, with_bf16);
 }
 
-// Stores around the caches, which pay from some size on.
+// Copies with stores past the caches, which are faster for large sizes.
 void copy_around(char* to, const char* from, std::size_t bytes) {
   for (std::size_t k = 0; k + 64 <= bytes; k += 64) {
     for (std::size_t j = 0; j < 64; j += 16)
@@ -142,7 +142,7 @@ void copy_around(char* to, const char* from, std::size_t bytes) {
 }
 
 Work memory_work(double bytes) {
-  // Each thread its half of what is copied, whole lines.
+  // Each thread copies half of the bytes, in whole cache lines.
   const auto half = std::max<std::size_t>(64, static_cast<std::size_t>(bytes / 4) / 64 * 64);
   const std::size_t huge = std::size_t{2} << 20;
   const std::size_t room = (2 * half + huge - 1) / huge * huge;

@@ -1,5 +1,5 @@
-// What the memory alone costs, as a peer of ppermute between memory spaces: 8 buffers copied into 8
-// others, which are reused, by one memcpy after another or by two threads with four each.
+// The cost of the memory alone, as a peer of ppermute between memory spaces: 8 buffers are copied
+// to 8 others, which are reused, by one memcpy after another or by two threads with four each.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -15,7 +15,7 @@ using shmap::bench::Work;
 
 constexpr std::size_t kDevices = 8;
 
-// One helper that spins for a while, then sleeps, as the library's own workers do.
+// A helper thread that spins for a while and then sleeps, as the library's own workers do.
 class Helper {
  public:
   Helper() : thread_([this] { loop(); }) {}

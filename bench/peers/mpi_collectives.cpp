@@ -1,7 +1,7 @@
 // The collectives in raw MPI, as a peer: `mpirun -np 8 mpi_collectives …`, with the arguments of
-// bench_main. Rank 0 is the program that is asked; the other ranks sleep on a semaphore between
-// rounds, so that they take no time from the program measured in turn (an MPI rank that waits in a
-// call spins). Each rank reuses its buffers, as an MPI program would.
+// bench_main. Rank 0 answers the requests; the other ranks sleep on a semaphore between rounds,
+// since an MPI rank that waits in a call spins and would take time from the program measured in
+// turn. Each rank reuses its buffers, as an MPI program would.
 #define OMPI_SKIP_MPICXX 1  // the C interface alone
 #define MPICH_SKIP_MPICXX 1
 #include <fcntl.h>
@@ -29,17 +29,18 @@ constexpr const char* kNames[] = {"psum", "all_gather", "psum_scatter", "all_to_
 
 int rank = 0, ranks = 1;
 
-// What rank 0 tells the others: make a row's buffers, run n calls, check the result, drop the
-// buffers, or leave.
+// The orders of rank 0 to the other ranks: make a row's buffers, run n calls, check the result,
+// drop the buffers, or leave.
 enum class Verb { make, run, check, drop, leave };
 struct Order {
   Verb verb = Verb::leave;
   Kind kind = Kind::psum;
-  long long bytes = 0;  // of every rank's input
+  long long bytes = 0;  // bytes of every rank's input
   long long calls = 0;
 };
 
-// A semaphore a rank in memory shared by all ranks of the node; rank 0 posts, the others wait.
+// One semaphore for each rank, in memory that all ranks of the node share. Rank 0 posts; the others
+// wait.
 class Alarm {
  public:
   Alarm() {
@@ -118,7 +119,7 @@ class Buffers {
     }
   }
 
-  // Empty, or what is wrong with this rank's latest result.
+  // Returns what is wrong with this rank's latest result, or "".
   std::string check() const {
     std::size_t n = in_.size(), block = n / std::size_t(ranks);
     std::vector<double> want(out_.size(), 0.0);
@@ -157,8 +158,8 @@ class Buffers {
 
 std::unique_ptr<Buffers> buffers;
 
-// Carries out an order on this rank. `run` gives the slowest rank's seconds, `check` the number of
-// ranks whose result is wrong, both on rank 0.
+// Carries out an order on this rank. On rank 0, `run` returns the slowest rank's seconds, and
+// `check` the number of ranks whose result is wrong.
 double obey(const Order& order) {
   double mine = 0, all = 0;
   switch (order.verb) {
@@ -204,7 +205,7 @@ void follow() {
   } while (order.verb != Verb::leave);
 }
 
-// Drops every rank's buffers with the last copy of the row's work.
+// Drops every rank's buffers when the last copy of the row's work is destroyed.
 struct Dropper {
   ~Dropper() { command({Verb::drop, Kind::psum, 0, 0}); }
 };

@@ -1,5 +1,5 @@
-// The rows of collectives_bench in raw MPI, as a peer beside it: the same collectives of int32 with
-// the same counting of sizes, one rank a process, buffers reused.
+// The rows of collectives_bench in raw MPI, as a peer: the same collectives of int32, with sizes
+// counted in the same way, one rank per process and reused buffers.
 //
 //   mpirun -n 2 mpi_rows [begin bytes] [end bytes] [factor] [calls]
 #define OMPI_SKIP_MPICXX 1  // the C interface alone

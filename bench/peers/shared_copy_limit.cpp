@@ -1,7 +1,7 @@
-// shared_copy_limit: how fast two processes, bound to a core each, can do what a gather of two
-// processes must do at least: each copies a block of its own, and one of the other's, beside each
-// other into a result. All ways start a call together, as a collective does, and differ in how the
-// other's block is read and how the result is written. No part of the library takes part.
+// shared_copy_limit: how fast two processes, each bound to a core, can do the least work of a
+// gather: each process copies a block of its own and one of the other process into a result. The
+// variants differ in how the other's block is read and how the result is written; in all of them
+// both processes start a call together, as in a collective. Uses no code of the library.
 //
 //   shared_copy_limit [bytes of a block: 2 MiB] [calls: 2000] [rounds: 5]
 #include <emmintrin.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Seen by both processes.
+// Memory that both processes share.
 struct Shared {
   std::atomic<int> arrived{0};
   std::atomic<std::uint64_t> block[2];
@@ -44,7 +44,7 @@ std::byte* map(std::size_t bytes, int flags, int file) {
   return reinterpret_cast<std::byte*>(at);
 }
 
-// Memory of a process's own, in huge pages where the system gives them.
+// Private memory of a process, in huge pages if the system has them.
 std::byte* own_memory(std::size_t bytes) {
   std::byte* p = map(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   madvise(p, bytes, MADV_HUGEPAGE);

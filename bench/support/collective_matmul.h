@@ -1,5 +1,5 @@
-// Bodies of products over a mesh axis "i": lhs is a device's rows, rhs its columns, and the result
-// all rows of these columns.
+// Bodies of products over a mesh axis "i": lhs is a device's rows, rhs a device's columns, and the
+// result all rows of these columns.
 #pragma once
 #include <shmap/shmap.h>
 
@@ -24,12 +24,12 @@ inline Array gather_matmul(Array lhs, Array rhs) {
   return out;
 }
 
-// All of lhs first, then one product.
+// Gathers all of lhs first, then multiplies once.
 inline Array gathered_then_multiplied(Array lhs, Array rhs) {
   return matmul(all_gather(lhs, "i", {.axis = 0, .tiled = true}), rhs);
 }
 
-// All of lhs on every device, by the copies of gather_matmul alone.
+// Gathers all of lhs on every device by the copies of gather_matmul.
 inline Array ring_gather(Array lhs) {
   const int n = axis_size("i");
   std::vector<std::pair<int, int>> left;

@@ -1,4 +1,4 @@
-// Random data for benchmarks, and comparison with what was expected.
+// Random data for benchmarks, and comparison of results with expected values.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace shmap::bench {
 
-// n floats in [-1, 1), the same for the same seed. Never zeros: they run faster.
+// n floats in [-1, 1), the same for the same seed. Never zeros, which would run faster.
 std::vector<float> random_floats(std::size_t n, std::uint64_t seed);
 
-// Empty, or how the values differ: sizes, or the largest absolute difference above `tolerance`
-// with its position. NaN is a difference.
+// Returns "", or how the values differ: in size, or the largest absolute difference above
+// `tolerance` with its position. NaN is a difference.
 std::string difference(std::span<const float> got, std::span<const double> want, double tolerance);
 std::string difference(std::span<const float> got, std::span<const float> want);  // exact
 
@@ -21,7 +21,8 @@ std::string product_difference(std::span<const float> a, std::span<const float> 
                                std::span<const float> c, std::size_t m, std::size_t k,
                                std::size_t n, double tolerance);
 
-// The nearest bfloat16 of every value (ties to even), as floats: what a bf16 operand holds.
+// Rounds every value to the nearest bfloat16 (ties to even): the values of a bf16 operand, as
+// floats.
 std::vector<float> rounded_to_bf16(std::vector<float> values);
 
 }  // namespace shmap::bench

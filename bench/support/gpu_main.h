@@ -1,4 +1,4 @@
-// What the programs of rows on one GPU have for a main().
+// main() of the programs with rows on one GPU.
 #pragma once
 #include <shmap/shmap.h>
 
@@ -12,8 +12,8 @@
 
 namespace shmap::bench {
 
-// bench_main on `cuda:0x8`, or what SHMAP_DEVICES says; rows() is called once the devices are
-// there.
+// bench_main on `cuda:0x8` or, if set, on SHMAP_DEVICES; calls rows() once the devices
+// exist.
 inline int gpu_main(int argc, char** argv, const std::string& program, std::vector<Row> (*rows)()) {
   const char* devices = std::getenv("SHMAP_DEVICES");
   if (devices == nullptr) devices = "cuda:0x8";

@@ -1,4 +1,4 @@
-// Sizes of the rows on one GPU, which our programs and the floor of raw CUDA calls share.
+// Sizes of the rows on one GPU, which our programs and the raw CUDA calls share.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace shmap::bench {
 
-// An extent divided by SHMAP_BENCH_SCALE (1), and at least 16 where it was: for a look at whether
-// the programs run, on machines that are slow. Throws std::runtime_error where the variable is no
-// whole number from 1 on.
+// An extent divided by SHMAP_BENCH_SCALE (default 1), but at least 16 if the extent was: to check
+// on a slow machine that the programs run. Throws std::runtime_error unless the variable is a
+// positive whole number.
 std::int64_t scaled(std::int64_t extent);
 
 struct ProductSize {
@@ -19,9 +19,10 @@ struct ProductSize {
 };
 
 std::vector<ProductSize> square_products();  // 4096, 8192, 16384
-std::vector<ProductSize> odd_products();     // 20 that no tile divides, or long in one direction
+std::vector<ProductSize> odd_products();     // 20 that no tile size divides, or that are long in
+                                             // one direction
 
-// The collective matmul: `devices` shards of `rows` × kInner, and kInner columns a device.
+// The collective matmul: `devices` shards of `rows` × kInner, and kInner columns per device.
 struct RingProduct {
   std::int64_t devices, rows;
   static constexpr std::int64_t kInner = 4096;
@@ -30,9 +31,9 @@ struct RingProduct {
 };
 std::vector<RingProduct> ring_products();  // 2, 4, 8 devices by 1024, 2048, 4096 rows
 
-// The ring whose products should take a little longer than its copies where those go over PCIe:
-// with two thirds of the columns an H200 took 5.5 ms for the products and 6.8 for the copies. Every
-// GPU's block of lhs moves 4 MiB a step, and is multiplied with many columns.
+// The ring whose products should take a little longer than its copies if these go over PCIe. (With
+// two thirds of the columns an H200 took 5.5 ms for the products and 6.8 ms for the copies.) Each
+// device's block of lhs moves 4 MiB per step and is multiplied with many columns.
 struct StagedRing {
   static constexpr std::int64_t kDevices = 8, kRows = 1024, kInner = 2048, kColumns = 24576;
   static ProductSize whole() { return {kDevices * kRows, kInner, kDevices * kColumns}; }
@@ -50,8 +51,9 @@ struct AttentionSize {
 AttentionSize attention_size();  // 4, 16, 4096, 128; the rows scaled
 
 constexpr std::int64_t kSummands = 8, kSummandFloats = std::int64_t{16} << 20;  // psum, 64 MB each
-constexpr std::int64_t kRandoms = std::int64_t{16} << 20;                       // bits, and normals
-constexpr std::uint32_t kRandomKey[2] = {0, 42};                                // of both
-constexpr int kChained = 100, kBranches = 8;                                    // of the replays
+constexpr std::int64_t kRandoms = std::int64_t{16} << 20;                       // of bits, and of
+                                                                                // normals
+constexpr std::uint32_t kRandomKey[2] = {0, 42};                                // the key of both
+constexpr int kChained = 100, kBranches = 8;                                    // in the replays
 
 }  // namespace shmap::bench

@@ -1,4 +1,4 @@
-// A JSON value that is only written: what the benchmarks print and save.
+// A JSON value that is only written; the benchmarks print and save it.
 #pragma once
 #include <string>
 #include <string_view>

@@ -11,7 +11,7 @@ namespace shmap::bench {
 std::vector<bfloat16> random_bf16(std::size_t n, std::uint64_t seed) {
   std::vector<bfloat16> values(n);
   std::uint64_t state = seed;
-  for (std::size_t at = 0; at < n; at += 4) {  // splitmix64, four values of each
+  for (std::size_t at = 0; at < n; at += 4) {  // splitmix64, four values from each number
     std::uint64_t z = state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -25,7 +25,7 @@ std::vector<bfloat16> random_bf16(std::size_t n, std::uint64_t seed) {
 
 ProductSample::ProductSample(std::span<const bfloat16> a, std::span<const bfloat16> b,
                              std::int64_t m, std::int64_t k, std::int64_t n)
-    // Of values whose standard deviation is sqrt(k) / 3, each rounded to 8 bits.
+    // The values have a standard deviation of sqrt(k) / 3 and are rounded to 8 bits.
     : tolerance_(std::sqrt(static_cast<double>(k)) / 64) {
   for (std::int64_t part = 0; part < 4; ++part)
     if (const std::int64_t row = part * (m - 1) / 3; rows_.empty() || rows_.back() != row)

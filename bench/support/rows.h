@@ -30,27 +30,28 @@
 
 namespace shmap::bench {
 
-// What a row's time is turned into beside µs a call. nccl-tests' definitions: algbw = bytes / time,
-// busbw = algbw × bus_factor, where bytes is a rank's buffer (psum, ppermute), a rank's whole send
-// buffer (psum_scatter, all_to_all) or a rank's whole result (all_gather).
+// The numbers by which a row's time is converted to other units than µs per call. nccl-tests'
+// definitions: algbw = bytes / time, busbw = algbw × bus_factor, where bytes is a rank's buffer
+// (psum, ppermute), a rank's whole send buffer (psum_scatter, all_to_all) or a rank's whole result
+// (all_gather).
 struct Units {
-  double flops = 0;       // a call; 0: no GFLOP/s
-  double bytes = 0;       // a call; 0: no bandwidth
-  double bus_factor = 1;  // of busbw
+  double flops = 0;       // per call; 0: no GFLOP/s
+  double bytes = 0;       // per call; 0: no bandwidth
+  double bus_factor = 1;  // factor of busbw
 };
 
 // The data of one row, ready to run.
 struct Work {
-  std::function<void()> call;          // one call, its result there on return
-  std::function<std::string()> check;  // of the latest call: what is wrong, or empty
-  // Times n calls in seconds, in place of a loop over `call`; for work too short for a
-  // std::function a call, or timed in other processes too.
+  std::function<void()> call;          // makes one call; its result is complete on return
+  std::function<std::string()> check;  // what is wrong with the latest result, or ""
+  // Times n calls in seconds, instead of a loop over `call`: for work too short for one
+  // std::function call each, or timed in other processes too.
   std::function<double(std::int64_t n)> time_batch;
-  double parts = 1;  // that a call's time is divided by: "µs a call and device"
-  // Calls of one round at most, and of the warm-up; 0: as many as fit. For work of which a small
-  // share is timed.
+  double parts = 1;  // divides a call's time: "µs a call and device"
+  // The most calls of one round, and of the warm-up; 0: as many as fit. For work of which only a
+  // small fraction is timed.
   std::int64_t max_calls = 0;
-  // Told in the answer to `prepare`, as "about": what the peers have to know, and what is compared.
+  // "about" in the answer to `prepare`: what the peers have to know, and what is compared.
   Json about = Json::object();
 };
 
@@ -61,21 +62,22 @@ struct Row {
 };
 
 struct Figure {
-  double us = 0;           // a call: the median over batches
-  std::int64_t calls = 0;  // timed
-  double faults = 0;       // page faults a call, of this process
+  double us = 0;           // per call: the median over batches
+  std::int64_t calls = 0;  // number of timed calls
+  double faults = 0;       // page faults of this process per call
 };
 
-// Thrown where a result does not verify.
+// Thrown if a result is wrong.
 struct WrongResult {
   std::string what;
 };
 
-// Runs `make`, one call, the check, the warm-up. Throws WrongResult.
+// Runs `make`, one call, the check and the warm-up. Throws WrongResult.
 class Prepared {
  public:
   explicit Prepared(const Row& row);
-  // One round of about `milliseconds` (one batch at least), then the check, which throws as above.
+  // Runs one round of about `milliseconds` (at least one batch), then the check, which may throw
+  // WrongResult.
   Figure round(double milliseconds);
   const Json& about() const { return work_.about; }
 
@@ -87,8 +89,8 @@ class Prepared {
   std::int64_t batch_ = 1;
 };
 
-// `versions`: name and version pairs told in the ready line and the JSON file. `named`: makes rows
-// that are not in the list from their names, where a request names one.
+// `versions`: pairs of a name and a version for the ready line and the JSON file. `named`: makes a
+// row that is not in the list from its name, if a request asks for it.
 int bench_main(int argc, char** argv, const std::string& program, const std::vector<Row>& rows,
                const std::vector<std::pair<std::string, std::string>>& versions = {},
                const std::function<std::optional<Row>(const std::string& name)>& named = {});

@@ -9,7 +9,7 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header);
   void add(std::vector<std::string> cells);  // as many cells as the header has
-  // The first column flush left, the others flush right; columns without any cell are left out.
+  // The first column is flush left, the others flush right; columns without any cell are left out.
   std::string text() const;
 
  private:

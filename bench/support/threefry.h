@@ -1,6 +1,6 @@
-// threefry2x32 written down once more, for what checks or bounds the library's: the hash of a count
-// and the standard normal's uniform made of its bits. Compiles as C++20 and as CUDA.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// A second implementation of threefry2x32, to check or bound the library's: the hash of a
+// count, and the uniform from whose bits a standard normal is computed. Compiles as C++20 and
+// as CUDA.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -37,7 +37,8 @@ SHMAP_BENCH_BOTH std::uint32_t threefry_bits(std::uint32_t key0, std::uint32_t k
   return x ^ y;
 }
 
-// In (-1, 1), of the upper 23 bits: what a normal is the inverse error function of.
+// A uniform in (-1, 1) from the upper 23 bits. A normal is computed from it by the inverse error
+// function.
 SHMAP_BENCH_BOTH float symmetric_uniform(std::uint32_t bits) {
   const std::uint32_t from_one = bits >> 9 | 0x3F800000u;
 #if defined(__CUDA_ARCH__)

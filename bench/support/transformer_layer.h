@@ -1,7 +1,7 @@
-// A transformer layer in float32 on a mesh of 4 × 2 devices, 2D weight-gathered: activations split
-// over batch ("i") and embedding ("j"), weights over both, and gathered over "i" where they are
-// used. B, S, E, H, D, F = 8, 128, 512, 8, 64, 2048. With the same layer in double, of one of the
-// batch's sequences.
+// A transformer layer in float32 on a mesh of 4 × 2 devices, 2D weight-gathered: activations are
+// split over batch ("i") and embedding ("j"), weights over both, and weights are gathered over "i"
+// where they are used. B, S, E, H, D, F = 8, 128, 512, 8, 64, 2048. Also the same layer in double
+// for one sequence of the batch.
 #pragma once
 #include <shmap/shmap.h>
 
@@ -23,7 +23,7 @@ struct Layer {
   Array scale, wq, wk, wv, wo, w_in, w_out;
 };
 
-// One device's part.
+// The layer on one device.
 inline Array layer_body(Array x, Layer w) {
   const auto gathered = [](const Array& part, int axis) {
     return all_gather(part, "i", {.axis = axis, .tiled = true});
@@ -51,7 +51,7 @@ inline Values scaled(std::size_t n, std::uint64_t seed, float scale) {
 
 struct Data {
   Values x = random_floats(B * S * E, 1), scale = random_floats(E, 2);
-  // Of about unit variance after each product.
+  // The scales give values of about unit variance after each product.
   Values wq = scaled(E * H * D, 3, 0.08f), wk = scaled(E * H * D, 4, 0.08f);
   Values wv = scaled(E * H * D, 5, 0.08f), wo = scaled(H * D * E, 6, 0.08f);
   Values w_in = scaled(E * F, 7, 0.08f), w_out = scaled(F * E, 8, 0.04f);
@@ -123,7 +123,7 @@ inline Doubles attention(const Doubles& q, const Doubles& k, const Doubles& v) {
   return mixed;
 }
 
-// The layer of one sequence: x[S, E].
+// The layer for one sequence: x[S, E].
 inline Doubles reference(const Data& t, std::size_t sequence) {
   const float* const x = t.x.data() + sequence * S * E;
   Doubles h(S * E);
@@ -143,7 +143,7 @@ inline Doubles reference(const Data& t, std::size_t sequence) {
   return out;
 }
 
-constexpr std::size_t kChecked = 5;  // of the sequences
+constexpr std::size_t kChecked = 5;  // index of the checked sequence
 
 inline std::string compare(const Array& got, const Doubles& want) {
   const Values all = got.to_vector<float>();

@@ -1,4 +1,4 @@
-// A loss of the transformer layer, and the check of its gradient: against the slope of the loss, in
+// A loss of the transformer layer, and the check of its gradient against the slope of the loss, in
 // double, along a random direction.
 #pragma once
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace shmap::bench::transformer {
 
-constexpr double kStep = 1.0 / 64;  // of a weight's own size
+constexpr double kStep = 1.0 / 64;  // relative to the size of a weight
 
 // The layer's loss: its output on the checked sequence, weighed by random numbers.
 struct LayerLoss {
   Data data;
   Values weights = random_floats(S * E, 40);
-  double slope = 0;  // of the loss, along `direction`
+  double slope = 0;  // slope of the loss along `direction`
   Values direction[7];
 
   LayerLoss() {
@@ -30,7 +30,7 @@ struct LayerLoss {
         const float step = v[n] * static_cast<float>(kStep) * (k == 0 ? 1.f : 0.08f);
         (*a[k])[n] += step;
         (*b[k])[n] -= step;
-        // As rounded.
+        // The steps as the weights' rounding made them.
         direction[k].push_back(((*a[k])[n] - (*b[k])[n]) / 2);
       }
     }

@@ -10,11 +10,11 @@
 namespace shmap::bench {
 namespace {
 
-// One argument's words, taken apart.
+// The parsed text of one argument.
 struct Spec {
   DType dtype = f32;
   std::vector<std::int64_t> extents;
-  std::vector<std::string> axes;  // a dim; empty where it is whole
+  std::vector<std::string> axes;  // one per dim; "" if the dim is not split
   std::int64_t below = 100;
   double scale = 1;
   bool positive = false;
@@ -67,7 +67,8 @@ Spec parse(const std::string& word) {
   return spec;
 }
 
-// Of element n of argument `number`: 32 well-mixed bits. peers/wide_data.py has the same function.
+// Returns 32 well-mixed bits for element n of argument `number`. peers/wide_data.py has the same
+// function.
 std::uint32_t mixed(std::uint32_t n, std::uint32_t number) {
   std::uint32_t h = n * 0x9E3779B1u + (number + 1) * 0x7FEB352Du;
   h ^= h >> 16;
@@ -83,7 +84,7 @@ Array values(const Spec& spec, std::uint32_t number) {
   if (spec.dtype == f32 || spec.dtype == f64 || spec.dtype == bf16 || spec.dtype == f16) {
     std::vector<float> all(n);
     for (std::size_t k = 0; k < n; ++k) {
-      // In doubles and rounded once, as the peers do.
+      // Computed in doubles and rounded once, as the peers do.
       const double unit = double(mixed(static_cast<std::uint32_t>(k), number) >> 8) * 0x1p-24;
       all[k] = static_cast<float>((spec.positive ? unit + 0.5 : 2 * unit - 1) * spec.scale);
     }

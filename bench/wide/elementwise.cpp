@@ -1,4 +1,4 @@
-// Elementwise work, fused and an operation at a time.
+// Elementwise work, fused and one operation at a time.
 #include "bench/wide/wide.h"
 
 namespace shmap::bench {

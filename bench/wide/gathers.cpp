@@ -1,10 +1,10 @@
-// Rows and elements by computed places, and the gradients, which add at computed places.
+// Rows and elements at computed indices, and their gradients, which add at computed indices.
 #include "bench/wide/wide.h"
 
 namespace shmap::bench {
 namespace {
 
-// The gradient of a table of which rows were taken.
+// The gradient of a table from which rows were taken.
 Array table_gradient(const Array& table, const Array& ids, const Array& bar) {
   return grad([&](Array t) { return sum(take(t, ids, 0) * bar); })(table);
 }
@@ -59,7 +59,7 @@ void add_gathers(WideRows& rows) {
            [](Array x, Array labels) {
              return vmap([](Array row, Array label) { return row[label]; })(x, labels);
            })
-      .bytes(2.0 * 4096 * 64);  // a line of memory is the least that is read
+      .bytes(2.0 * 4096 * 64);  // bytes of whole cache lines, the least that is read
   rows.jit("masked_by_label", "f32[4096,1000] i32[4096]<1000", [](Array x, Array labels) {
     return sum(where(reshape(labels, {4096, 1}) == arange(1000, i32), x, 0.f), 1);
   });

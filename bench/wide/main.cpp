@@ -1,5 +1,5 @@
-// The wide table, our side: rows of all families (wide.h), served or timed as those of every bench
-// program are (support/rows.h).
+// Our side of the wide table: rows of all families (wide.h), served or timed like those of every
+// bench program (support/rows.h).
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -12,7 +12,7 @@ namespace {
 using namespace shmap;
 using namespace shmap::bench;
 
-// Latest result against the first: an operation gives the same bits at every call.
+// Compares the latest result with the first: an operation gives the same bits at every call.
 std::string same_samples(const std::vector<std::vector<double>>& got,
                          const std::vector<std::vector<double>>& want) {
   return got == want ? "" : "values other than those of the first call";
@@ -25,7 +25,7 @@ Work work_of(const WideRow& row) {
   auto result = std::make_shared<Leaves>();
   auto first = std::make_shared<std::vector<std::vector<double>>>();
   const auto call = [result, f = row.bind(std::move(arguments))] {
-    result->clear();  // its memory serves again
+    result->clear();  // the next result reuses its memory
     *result = f();
     for (const Array& x : *result) x.block_until_ready();
   };

@@ -1,4 +1,4 @@
-// Random numbers of threefry2x32, of a key that is an argument: its two words.
+// Random numbers of threefry2x32. The key is an argument, given as its two words.
 #include "bench/wide/wide.h"
 
 namespace shmap::bench {

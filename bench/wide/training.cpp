@@ -1,10 +1,10 @@
-// Gradients, training steps and what is made of transforms.
+// Gradients, training steps, and programs that transforms make.
 #include "bench/wide/wide.h"
 
 namespace shmap::bench {
 namespace {
 
-// Of classes by label.
+// The loss of logits for classes, by label.
 Array cross_entropy(const Array& logits, const Array& labels) {
   const int classes = static_cast<int>(logits.shape()[1]);
   return -mean(sum(log_softmax(logits) * one_hot(labels, classes, logits.dtype()), 1));
@@ -37,7 +37,7 @@ Array attention(const Array& q, const Array& k, const Array& v) {
   return einsum("bhqk,bkhd->bqhd", softmax(scores), v);
 }
 
-// attention by name, of sequences whose scores do not fit in the cache.
+// Attention as one operation, on sequences whose scores do not fit in the cache.
 void add_long_attention(WideRows& rows) {
   const char* const args = "f32[1,2048,8,64] f32[1,2048,8,64] f32[1,2048,8,64]";
   constexpr double product = 2. * 8 * 2048 * 2048 * 64;

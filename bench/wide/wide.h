@@ -45,7 +45,7 @@ struct WideRow {
   std::string name, args;
   std::string mesh_text;  // "i=8", "x=4,y=2"; empty: one device
   double flop_count = 0;  // 0: the row has no figure of flops
-  double byte_count = 0;  // bytes read and written; 0: those of all arguments and results
+  double byte_count = 0;  // bytes read and written; 0: the bytes of all arguments and results
   std::function<std::function<Leaves()>(Leaves)> bind;
 
   WideRow& on(std::string mesh) {
@@ -64,13 +64,13 @@ struct WideRow {
 
 class WideRows {
  public:
-  // A row of `jit(f)`, replayed; f takes an Array an argument.
+  // Adds a row of `jit(f)`, replayed; f takes one Array per argument.
   template <class F>
   WideRow& jit(std::string name, std::string args, F f) {
     return add(std::move(name), std::move(args),
                [f](Leaves values) { return called(shmap::jit(f), std::move(values), arity<F>()); });
   }
-  // A row of f itself, an operation at a time. The peers are what they are for `jit`.
+  // Adds a row of f itself, one operation at a time. The peers do the same as for `jit`.
   template <class F>
   WideRow& eager(std::string name, std::string args, F f) {
     return add(std::move(name), std::move(args),
@@ -109,13 +109,13 @@ class WideRows {
 // "x=4,y=2" as a mesh of the first devices; each text gives one mesh.
 const Mesh& mesh_of(const std::string& text);
 
-// The arrays that a row's words describe, the same at every call and in every program.
+// The arrays that a row's text describes. They are the same at every call and in every program.
 Leaves make_arguments(const std::string& words, const std::string& mesh);
 
 // Some 64 values of each leaf, evenly spread, as doubles.
 std::vector<std::vector<double>> sample_of(const Leaves& all);
 
-// A file a family.
+// One file per family of rows.
 void add_elementwise(WideRows& rows);
 void add_reductions(WideRows& rows);
 void add_products(WideRows& rows);
