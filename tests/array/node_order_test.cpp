@@ -15,7 +15,8 @@ TEST(NodeOrder, OneNodeStaysAsItIs) {
   EXPECT_EQ(order_of({0, 0, 1, 1}), (Order{0, 1, 2, 3}));
 }
 
-// As mpirun --map-by node: processes of two devices each, in turns on two nodes.
+// The order of mpirun --map-by node: processes with two devices each, alternating between two
+// nodes.
 TEST(NodeOrder, DevicesOfANodeAreNeighbours) {
   EXPECT_EQ(order_of({0, 0, 1, 1, 0, 0, 1, 1}), (Order{0, 1, 4, 5, 2, 3, 6, 7}));
   EXPECT_EQ(order_of({2, 0, 1, 2, 0, 1}), (Order{0, 3, 1, 4, 2, 5}));

@@ -47,7 +47,7 @@ TEST(Crc, AnyLengthAndSplit) {
   }
 }
 
-// To every alignment of both sides; nothing is written in front of the copy or behind it.
+// Copies to every alignment of both sides. Nothing is written before or after the copy.
 TEST(Crc, Copies) {
   std::vector<unsigned char> bytes(20000);
   std::uint32_t state = 1;

@@ -79,7 +79,7 @@ TEST(Sha256, IsTheStandards) {
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
   EXPECT_EQ(sha256_hex(std::string(1'000'000, 'a')),
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  // In any pieces, over every boundary of a block.
+  // Adds the text in two pieces of every size, across the boundaries of blocks.
   const std::string text(200, 'x');
   for (std::size_t n = 0; n <= text.size(); ++n) {
     EXPECT_EQ(Sha256().add(text.substr(0, n)).add(text.substr(n)).digest(),
@@ -154,7 +154,7 @@ TEST_F(DiskCacheTest, AFileThatClaimsMoreThanItHasIsNotTaken) {
     getrusage(RUSAGE_SELF, &after);
     EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 16 * 1024) << claim;  // KiB
   }
-  // Nor does a file that is larger than the whole cache may be.
+  // A file that is larger than the whole cache may be is not loaded either.
   cache().store("key", "an image");
   fs::resize_file(only_file(), std::uintmax_t{1} << 40);  // sparse
   EXPECT_FALSE(loads("key"));
@@ -209,7 +209,7 @@ TEST_F(DiskCacheTest, LinksAreNotFollowed) {
   fs::rename(path, elsewhere);
   fs::create_symlink(elsewhere, path);
   EXPECT_FALSE(loads("key"));
-  // What is stored replaces the link, not what it points at.
+  // A store replaces the link, not the file to which it points.
   cache().store("key", "new");
   EXPECT_TRUE(loads("key"));
   EXPECT_FALSE(fs::is_symlink(path));

@@ -14,7 +14,7 @@ namespace {
 
 double read_back(const Decimal& d) { return std::strtod(scientific(d, 0, 1).c_str(), nullptr); }
 
-// One unit more or less in the last digit, as a double.
+// The value with one unit more or less in the last digit, as a double.
 double neighbour(Decimal d, int step) {
   const double unit =
       std::strtod(("1e" + std::to_string(d.exponent - d.count + 1)).c_str(), nullptr);

@@ -12,7 +12,7 @@
 
 namespace shmap::test {
 
-// One device's elements.
+// The elements of one device's block.
 template <class T>
 std::vector<T> block_values(const Array& x, std::uint32_t device) {
   const std::vector<std::byte> bytes = block_to_host(*stored_of(x), device);

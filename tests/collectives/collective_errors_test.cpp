@@ -1,4 +1,4 @@
-// What is refused, and that the text says what was given, what was wanted, where, and the remedy.
+// Errors of collectives: the text says what was given, what was wanted, where, and the remedy.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -203,7 +203,7 @@ TEST(CollectiveErrors, EmptyArrays) {
   }
 }
 
-// After any of these, arrays and the mesh are as before.
+// After these errors, arrays and the mesh are as before.
 TEST(CollectiveErrors, LeaveEverythingUsable) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const auto body = [](Array x) {

@@ -66,7 +66,7 @@ TEST(CollectiveFaults, NameTheCollectiveItsAxesAndTheDevice) {
   EXPECT_EQ(x.to_vector<float>(), given);
 }
 
-// What a failed operand poisons says what failed first, not the collective.
+// If an operand failed, the error names the operation that failed first, not the collective.
 TEST(CollectiveFaults, ErrorsOfOperandsComeThrough) {
   const Array x = device_put(arange(256), {mesh(), P(axes("i", "j"))});
   try {

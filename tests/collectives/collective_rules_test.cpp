@@ -205,7 +205,7 @@ TEST(CollectiveRules, InGroups) {
   for (const Case& c : cases_in_groups()) check_case(c);
 }
 
-// Where several ranks have the extremum, each has its part of the derivative.
+// If several ranks have the extremum, each gets an equal share of the derivative.
 TEST(CollectiveRules, TiesOfExtremaShare) {
   const auto f =
       shard_map([](Array x) { return pmax(x, "i"); }, make_mesh({4}, {"i"}), P("i"), P());
@@ -213,7 +213,7 @@ TEST(CollectiveRules, TiesOfExtremaShare) {
   EXPECT_EQ(numbers(grad([f](Array v) { return sum(f(v)); })(x)), (Numbers{0, .5, .5, 0}));
 }
 
-// What has no derivative says so, or has none.
+// Integers have zero tangents.
 TEST(CollectiveRules, IntegersHaveZeros) {
   const auto f =
       shard_map([](Array x) { return psum(x, "i"); }, make_mesh({4}, {"i"}), P("i"), P());

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// What is stored once, what moves, and what is counted.
+// Checks which values are stored once, which are moved, and what the counters count.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -48,7 +48,7 @@ void expect_places(const Array& x, Same same, const char* what) {
 }
 const auto kAll = [](std::uint32_t, std::uint32_t) { return true; };
 const auto kNone = [](std::uint32_t, std::uint32_t) { return false; };
-// On the 4 × 2 mesh.
+// Positions on the 4 × 2 mesh.
 const auto kSameI = [](std::uint32_t a, std::uint32_t b) { return a / 2 == b / 2; };
 const auto kSameJ = [](std::uint32_t a, std::uint32_t b) { return a % 2 == b % 2; };
 
@@ -70,7 +70,7 @@ TEST(CollectiveStorage, OneResultAMemorySpace) {
   });
 }
 
-// What is the same by its type is computed for one clique and shared with the others.
+// A value that is the same on all cliques by its type is computed for one clique and shared.
 TEST(CollectiveStorage, EqualCliquesComputeOnce) {
   on_blocks(mesh42(), [](const Array& x) {
     const Array by_i = psum(x, "j");  // f32[4]{i}: the same on both cliques over i

@@ -74,7 +74,7 @@ struct Case {
 using Body = std::function<Array(const Array&)>;
 using Reference = std::function<HostArray(const Blocks&, std::int64_t device)>;
 
-// Each device's block of the result of `mapped`, which returns them stacked in order of devices.
+// The blocks of the result of `mapped`, which returns them stacked in order of devices.
 Blocks blocks_of(const Array& stacked) {
   Blocks out;
   const Shape shape = stacked.shape();
@@ -138,7 +138,8 @@ std::vector<Case> cases() {
   out.push_back({kMeshes[1], {1, 0}, {{0, 3, 5, 6}, {2, 1, 7, 4}}});
   out.push_back({kMeshes[3], {2, 0}, {{0, 2}, {3, 1}}});
 #ifdef __SANITIZE_THREAD__
-  // What this one watches is the threads, and those do the same in each: every fourth will do.
+  // The thread sanitizer checks threads, which do the same in all cases: every fourth case is
+  // enough.
   for (std::size_t i = 0; 4 * i < out.size(); ++i) out[i] = out[4 * i];
   out.resize((out.size() + 3) / 4);
 #endif
@@ -259,7 +260,7 @@ TEST(Collectives, Scatters) {
                 },
                 "psum_scatter");
             if (!c.groups.empty()) continue;
-            // Of a value that is invariant over the axes, as the sum is.
+            // The operand must be invariant over the axes, which the sum is.
             check(
                 c, in,
                 [&](const Array& x) {
@@ -416,7 +417,8 @@ TEST(Collectives, Scalars) {
   }
 }
 
-// What does not vary over all axes is the same on some cliques; each device still gets its own.
+// A value that varies over some axes only is the same on some cliques; each device still gets its
+// own.
 TEST(Collectives, OperandsThatVaryOverSomeAxes) {
   const TestMesh mesh{{4, 2}, {"i", "j"}};
   const Array x = array<std::int32_t>({1, 20, 300, 4000}, {4});

@@ -1,4 +1,4 @@
-// Which way a collective between GPUs is taken, by its clique's size and its bytes.
+// The choice between the ways of a collective between GPUs, by its clique's size and its bytes.
 #include "collectives/link_model.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 struct Bytes {
   std::int64_t in, out;
 };
-// What a block of n bytes is to each kind.
+// The bytes of operand and result for a block of n bytes, by kind.
 Bytes bytes_of(CollectiveKind kind, int ranks, std::int64_t n) {
   if (kind == CollectiveKind::all_gather) return {n, n * ranks};
   if (kind == CollectiveKind::reduce_scatter) return {n * ranks, n};
@@ -64,7 +64,7 @@ TEST(LinkModel, ALargeBroadcastGoesAroundRatherThanFromOneGpu) {
   EXPECT_TRUE(in_process(CollectiveKind::broadcast, 2, 64 * kMiB));
 }
 
-// As a block grows each takes longer, and no way is taken up again once it was left.
+// Both times grow with the block, and the choice changes at most once.
 TEST(LinkModel, IsMonotone) {
   for (CollectiveKind kind : kAll) {
     for (int ranks = 2; ranks <= 64; ++ranks) {

@@ -129,7 +129,7 @@ struct Head {
   }
 
   void run() {
-    // In two shares, as threads would.
+    // Runs two shares of the rows, as threads would.
     const std::int64_t middle = c.q_rows > 32 ? 32 : 0;
     attention(head, 0, middle, out.out(), sums.data());
     attention(head, middle, c.q_rows, out.out(), sums.data());
@@ -244,8 +244,8 @@ void add_cotangents(const Head& h, const Matrix& cotangent, Doubles* q_bar, Doub
   }
 }
 
-// Two heads that share k and v; in one pass, and in passes over columns and over rows, which have
-// the same bits.
+// Two heads that share k and v. One pass gives the same bits as separate passes over columns and
+// over rows.
 TEST(CpuAttention, Backward) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.text());
@@ -296,7 +296,7 @@ TEST(CpuAttention, Backward) {
   }
 }
 
-// Each tangent alone and all together.
+// Every combination of tangents.
 TEST(CpuAttention, Tangents) {
   for (const Case& c : cases()) {
     for (int which = 1; which < 8; ++which) {

@@ -121,7 +121,8 @@ TEST(BinaryKernels, IntegersWrapAndNeverTrap) {
   check_integer_ops<std::uint64_t>();
 }
 
-// By one number for all elements: dividends next to its multiples, of every size, and the extremes.
+// Divides by one number for all elements: dividends next to its multiples, of every size, and the
+// extremes.
 template <class T>
 void check_division_by_one_number() {
   SCOPED_TRACE(to_string(dtype_of<T>));
@@ -292,7 +293,7 @@ TEST(BinaryKernels, FloatsRoundOnceAndPropagateNan) {
   check_real_ops<double>();
 }
 
-// Each pair of what breaks things; bases of all magnitudes, and near 1, where an error of their
+// All pairs of special values; bases of all magnitudes, and near 1, where an error of their
 // logarithm is multiplied; exponents with and without a fraction.
 TEST(BinaryKernels, PowOfSinglePrecisionIsWithinAnUlp) {
   std::vector<float> a, b;
@@ -321,7 +322,7 @@ TEST(BinaryKernels, PowOfSinglePrecisionIsWithinAnUlp) {
                                     static_cast<std::int64_t>(a.size()));
   for (std::size_t i = 0; i < a.size(); ++i) {
     const long double want = std::pow(static_cast<long double>(a[i]), b[i]);
-    // Where it is zero or infinite in f32 too, the sign has to be right.
+    // If the result is zero or infinite in f32, the sign must be right.
     ASSERT_LE(ulps(out[i], want), 1) << a[i] << " to the power of " << b[i] << " is " << out[i];
   }
 }

@@ -17,8 +17,8 @@ Element<To> reference(Element<From> x) {
   if constexpr (std::is_same_v<To, bool>) {
     return real != 0;
   } else if constexpr (kIsHalf<To>) {
-    // One rounding: f32 holds every integer and half type exactly that rounds to something finite
-    // in f16; only f64 needs the reference's own rounding, below.
+    // There is one rounding: f32 holds exactly every integer and half type that rounds to a finite
+    // f16; only f64 needs the reference's own rounding, below.
     return static_cast<To>(static_cast<float>(x));
   } else if constexpr (std::is_floating_point_v<To>) {
     return static_cast<To>(x);

@@ -161,7 +161,8 @@ TEST(StridedCopy, LongRunsAtEveryDistanceWithinPages) {
       c.dst_stride[0] = run + 5, c.dst_stride[1] = 1;
       c.src = src.data();
       Bytes got = before, want = before;
-      // To where dst is `distance` bytes ahead of src, modulo pages, in the first row.
+      // Returns the address in `to` at which dst is `distance` bytes ahead of src, modulo pages, in
+      // the first row.
       const auto at = [&](Bytes& to) {
         const auto ahead = reinterpret_cast<std::uintptr_t>(src.data()) -
                            reinterpret_cast<std::uintptr_t>(to.data()) +
@@ -265,7 +266,7 @@ TEST(Transpose, BlocksAndTheirEdges) {
 TEST(StridedCopy, LargeTransposesStreamPastTheCaches) {
   Rng rng(7);
   for (int itemsize : {1, 2, 4, 8}) {
-    // Neither extent is a multiple of what a step takes.
+    // Neither extent is a multiple of the block that a step handles.
     const std::int64_t cols = 1088 / itemsize * 4, rows = store_around_bytes() / (1088 * 4) + 3;
     const std::int64_t bytes = rows * cols * itemsize;
     const Bytes src = random_bytes(bytes, rng);

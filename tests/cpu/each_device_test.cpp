@@ -44,8 +44,8 @@ std::vector<std::byte> random_block(const ShapedArray& type, std::mt19937& rando
   return block;
 }
 
-// Whether Kernel::each and Kernel::run give the same bits for operands of these types; nothing is
-// compared where there is no such operation.
+// Compares the bits of Kernel::each and Kernel::run for operands of these types, if there is such
+// an operation.
 void compare(const Primitive& p, const std::vector<ShapedArray>& in, const Params& params,
              int& compared) {
   ShapedArray made;
@@ -78,7 +78,7 @@ void compare(const Primitive& p, const std::vector<ShapedArray>& in, const Param
   ++compared;
 }
 
-// Each operand as an array, and each one but the first as a scalar.
+// Compares with all operands as arrays, and with each operand but the first as a scalar.
 int compare_all(const Primitive& p, std::vector<DType> dtypes, const Params& params = no_params) {
   int compared = 0;
   for (const std::int64_t n : {0, 1, 37}) {

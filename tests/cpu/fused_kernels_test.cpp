@@ -65,7 +65,7 @@ void check(const Case& c) {
   for (const std::int64_t around : {std::int64_t{INT64_MAX}, std::int64_t{1}}) {
     const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, around);
     for (const int parts : {1, 2, 5}) run_and_compare(c, operands, wanted, list, parts);
-    // Each result in the memory of each operand that it may have, then all results in such memory.
+    // Each result uses the memory of each operand that it may, then all results use such memory.
     std::vector<int> all(wanted.size(), -1);
     for (std::size_t o = 0; o < wanted.size(); ++o) {
       for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
@@ -78,8 +78,8 @@ void check(const Case& c) {
     }
     run_and_compare(c, operands, wanted, list, 2, all);
   }
-  // And as the library runs it: in parts on its threads, in an operand's memory where it is the
-  // last that holds it.
+  // Runs the program as the library does: in parts on its threads, and in the memory of an operand
+  // that has no other owner.
   EXPECT_EQ(testing::run_fused_case(c), "");
 }
 
@@ -149,7 +149,7 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
       };
       std::pair<int, Array> y = input(FusedKind::full, shape);
       const auto full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
-      // In tiles of several rows a chain with these is called for each row.
+      // If tiles have several rows, a chain with these operands is called for each row.
       const auto column = input(FusedKind::row, {rows, 1}), row = input(FusedKind::col, {1, cols});
       const auto apply = [&](const Primitive& primitive, std::pair<int, Array> a,
                              std::pair<int, Array> b) {
@@ -227,7 +227,7 @@ TEST(FusedKernels, LongChainsAreCut) {
   EXPECT_EQ(list.steps.size(), cpu::chain_kernel() ? 3u : std::size_t{kLinks});
 }
 
-// How many steps reduce a chain's values, and how many reduce what was stored.
+// The number of steps that reduce a chain's values, and of those that reduce stored values.
 std::pair<int, int> reductions(const FusedProgram& program) {
   const cpu::FusedStepList list = cpu::make_fused_steps(program);
   std::pair<int, int> out;
@@ -348,8 +348,9 @@ TEST(FusedKernels, AnOperandReadAfterTheResultIsNotOverwritten) {
   EXPECT_EQ(overwrites(program), (Operands{0b0, 0b1}));
 }
 
-// As the derivative of a gated activation: in the program's order the first result would be written
-// before others read what it is computed from. Here the second one is written first.
+// A program like the derivative of a gated activation: in the program's order the first result
+// would be written before others read what it is computed from. Here the second one is written
+// first.
 TEST(FusedKernels, ResultsThatNothingReadsAreWrittenLast) {
   FusedProgram program(1, 1000);
   const int x = program.add_input(f32, FusedKind::full),

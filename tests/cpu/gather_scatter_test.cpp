@@ -58,7 +58,7 @@ Problem random_problem(Rng& rng) {
   const int batch_rank = static_cast<int>(below(3));
   for (int d = 0; d < batch_rank; ++d) p.indices.push_back(1 + below(4));
   for (int d = 0; d < rank; ++d) p.operand.push_back(1 + below(5));
-  // At most one batching dim.
+  // There is at most one batching dim.
   if (batch_rank > 0 && rank > 1 && below(3) == 0) {
     const int64_t d = below(rank), b = below(batch_rank);
     p.operand[static_cast<std::size_t>(d)] = p.indices[static_cast<std::size_t>(b)];
@@ -217,7 +217,7 @@ TEST(Gather, RowsOfAMatrix) {
 // Along a dim with others before and behind it, at more places than are looked up at a time.
 TEST(Gather, ManyPlacesOfAMiddleDim) {
   constexpr int64_t extent = 700, places = 1300;
-  // Of three lines parts take places, of 25 they take lines.
+  // With three lines parts divide the slices, with 25 they divide the lines.
   for (const auto& [outer, run] : std::vector<std::pair<int64_t, int64_t>>{
            {3, 1}, {3, 2}, {3, 3}, {3, 4}, {3, 16}, {3, 37}, {25, 1}, {25, 3}, {25, 48}}) {
     for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
@@ -255,8 +255,8 @@ TEST(Gather, ManyPlacesOfAMiddleDim) {
   }
 }
 
-// One element of each row, as take_along_axis has them, and one of each pair of indices, of more
-// rows and more of each than are looked up at a time.
+// One element of each row, as in take_along_axis, and one element for each pair of indices. There
+// are more rows, and more elements per row, than are looked up at a time.
 TEST(Gather, ElementsOfEachRowAndOfPairsOfIndices) {
   for (const auto& [rows, extent, each] :
        std::vector<std::array<int64_t, 3>>{{1300, 7, 1}, {3, 700, 1300}, {5, 1, 3}, {2, 9, 0}}) {
@@ -346,7 +346,7 @@ TEST(Gather, ElementsOfAColumn) {
   }
 }
 
-// Of a table without elements everything is filled.
+// With a table without elements every slice is filled.
 TEST(Gather, ElementsOfNothingAreFilled) {
   const std::vector<std::int32_t> indices = {0, -1, 5};
   std::vector<float> out(3, 9.f);

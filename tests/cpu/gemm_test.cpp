@@ -529,7 +529,7 @@ void check_long_sums(std::int64_t results, std::int64_t k, std::int64_t stride) 
     EXPECT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(T)), 0)
         << results << " " << k << " " << at;
   }
-  // One of many results has the bits that it has alone.
+  // A result has the same bits when it is computed alone.
   g.m = 1;
   g.c = cut.data();
   gemm(g);

@@ -1,4 +1,5 @@
-// What the tests of the CPU kernels share: types by dtype, interesting values, distances in ulp.
+// Code that the tests of the CPU kernels share: types by dtype, interesting values, distances in
+// ulp.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -79,7 +79,8 @@ void check_long_rows(ScatterKind op) {
   }
 }
 
-// Each pattern of the indices of a vector of eight lanes that are in the range, before a rest.
+// Every pattern of indices inside and outside the range in a vector of eight lanes, followed by
+// more indices.
 TEST(KeptRows, EveryPatternOfAVector) {
   constexpr std::int64_t count = 19;
   constexpr std::int32_t first = 100, last = 120;
@@ -127,7 +128,7 @@ void check_blocks_of_updates(int64_t size, int64_t updates, IndexMode mode) {
   std::vector<std::int32_t> indices;
   for (int64_t k = 0; k < updates; ++k) {
     values.push_back(value());
-    // From -size to size: some of them out of bounds, none of them at 0.
+    // Indices go from -size to size: some are out of bounds, none is 0.
     const auto index =
         static_cast<int64_t>(rng() % static_cast<std::uint64_t>(2 * size + 1)) - size;
     indices.push_back(static_cast<std::int32_t>(index == 0 || index == -size ? size - 1 : index));

@@ -110,7 +110,7 @@ void check_sort(int64_t outer, int64_t len, int64_t inner, bool descending, DTyp
   ASSERT_TRUE(same_bits(got, want)) << what();
   ASSERT_EQ(got_index, want_index) << what();
   ASSERT_EQ(got_payload, want_payload) << what();
-  // In parts: of long lines each part sorts a range of keys.
+  // Sorts in parts; each part of a long line sorts a range of keys.
   for (const int parts : {2, 5}) {
     std::fill(got.begin(), got.end(), T{});
     std::fill(got_index.begin(), got_index.end(), -1);
@@ -120,7 +120,7 @@ void check_sort(int64_t outer, int64_t len, int64_t inner, bool descending, DTyp
     ASSERT_EQ(got_index, want_index) << what() << " in " << parts << " parts";
     ASSERT_EQ(got_payload, want_payload) << what() << " in " << parts << " parts";
   }
-  // In place, in parts.
+  // Sorts in place and in parts.
   auto in_place = keys;
   auto payload_in_place = payload;
   const SortPayload in_place_payloads[] = {

@@ -122,8 +122,8 @@ TEST_P(RealUnary, IsAccurateForSpecialAndRandomValues) {
 INSTANTIATE_TEST_SUITE_P(Ops, RealUnary, ::testing::Range(0, static_cast<int>(std::size(kRealOps))),
                          [](const auto& info) { return std::string(kRealOps[info.param].name); });
 
-// All magnitudes of f32 up to 1, and those near it more densely, where a logarithm of 1 - x^2 is
-// all that is left of x.
+// All magnitudes of f32 up to 1, and more densely near 1, where the result depends on the logarithm
+// of 1 - x^2 alone.
 TEST(UnaryKernels, ErfInvIsAccurateUpToOne) {
   std::vector<float> in;
   for (std::uint32_t bits = 0x00800000u; bits < 0x3f800000u; bits += 20011)
@@ -139,7 +139,7 @@ TEST(UnaryKernels, ErfInvIsAccurateUpToOne) {
   EXPECT_LE(worst, 4);
 }
 
-// All magnitudes of f32 at a step that is no power of two, in the argument of each function.
+// All magnitudes of f32, at a step that is not a power of two, as arguments of each function.
 TEST(UnaryKernels, SinAndCosReduceHugeArguments) {
   for (const UnaryOp op : {UnaryOp::sin, UnaryOp::cos}) {
     std::vector<float> in;
@@ -156,7 +156,7 @@ TEST(UnaryKernels, SinAndCosReduceHugeArguments) {
   }
 }
 
-// All magnitudes of f32 again, and its pieces' ends from both sides.
+// All magnitudes of f32, and the ends of the pieces from both sides.
 TEST(UnaryKernels, ErfIsAccurateInEachPieceAndOneBeyond) {
   std::vector<float> in;
   for (std::uint64_t bits = 0; bits < 0x7f800000u; bits += 10007)

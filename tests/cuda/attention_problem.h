@@ -46,22 +46,22 @@ inline std::vector<float> random_floats(std::int64_t n, float most, unsigned see
   return values;
 }
 
-// Whether the tests are of cuDNN's kernels: a row that a bias of infinities hides as a whole is 0
-// there, not NaN, which is why a program takes them without a bias alone unless it asks for them.
+// True if the tests are run for cuDNN's kernels. A row that a bias of infinities hides completely
+// is 0 there, not NaN; programs therefore use them only without a bias unless they ask for them.
 inline bool of_cudnn() {
   const char* kernel = std::getenv("SHMAP_ATTENTION_KERNEL");
   return kernel != nullptr && std::strcmp(kernel, "cudnn") == 0;
 }
 
-// What is to be computed, with its operands in the host's memory. The extents and options of `a`
-// come first; fill() then makes the operands.
+// The computation and its operands in host memory. The extents and options of `a` are set first;
+// fill() then makes the operands.
 struct AttentionProblem {
   Attention a;
   bool rows_before_inner = false;  // [outer, rows, inner, depth] in memory
-  std::int64_t offset = 0;         // of all operands' first items behind an aligned address
+  std::int64_t offset = 0;         // of all operands' first items from an aligned address
   std::int64_t gap = 0;            // items between rows
-  float most = 1.0f;               // of the items of q and k
-  float scores = 10.0f;            // of which size scores are, as rounded in f32
+  float most = 1.0f;               // largest magnitude of the items of q and k
+  float scores = 10.0f;            // magnitude of the scores, as rounded in f32
   bool shares_keys = true;         // among blocks of threads, where they would be
   std::vector<float> q, k, v, bias;
   std::vector<std::uint8_t> mask;

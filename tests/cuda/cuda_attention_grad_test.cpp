@@ -33,7 +33,7 @@ double get(const Floats& values, std::int64_t i) {
 }
 double& at(Doubles& values, std::int64_t i) { return values[static_cast<std::size_t>(i)]; }
 
-// What moves, or comes back, beside a problem: laid out as its operands and its result.
+// The tangents and the cotangent for a problem, in the layout of its operands and its result.
 struct Beside {
   Floats q_dot, k_dot, v_dot, cotangent;
 
@@ -49,7 +49,7 @@ struct Beside {
   }
 };
 
-// As the operands and the result lie.
+// The derivatives in the layout of the operands and the result.
 struct Derivatives {
   Doubles q_bar, k_bar, v_bar, out_dot;
 };
@@ -170,7 +170,7 @@ Computed computed(const Problem& p, const Beside& beside, bool adds = false) {
           read(a.out_dtype, out_dot)};
 }
 
-// Of what is summed up to about 1, with q and k up to 1.
+// The tolerance for sums up to about 1, with q and k up to 1.
 double tolerance(const Problem& p) {
   return p.a.dtype == f32 ? 2e-6 * p.scores : p.a.dtype == f16 ? 4e-3 : 3e-2;
 }
@@ -192,7 +192,7 @@ void expect_near(const char* what, const Problem& p, const Floats& got, const Do
   }
 }
 
-// Where rows lie with gaps between them, what is in the gaps is left out of the comparison.
+// Excludes the gaps between rows from the comparison.
 Doubles with_gaps(const Floats& got, Doubles want, std::int64_t depth, std::int64_t gap) {
   for (std::size_t i = 0; i < want.size(); ++i)
     if (static_cast<std::int64_t>(i) % (depth + gap) >= depth)

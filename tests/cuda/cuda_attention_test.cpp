@@ -96,7 +96,7 @@ std::vector<double> expected(const Problem& p, std::vector<double>* sums = nullp
   return result;
 }
 
-// Of values up to 1: by the rounding of scores, weights and the result.
+// The tolerance for values up to 1: from the rounding of scores, weights and the result.
 double tolerance(const Problem& p) {
   const Attention& a = p.a;
   return a.dtype == f32       ? 5e-7 * p.scores

@@ -28,7 +28,8 @@ constexpr std::int64_t kSizes[] = {0, 1, 31, 33, 1000};
 
 class CudaElementwise : public OnGpu {};
 
-// What is not rounded the same everywhere: transcendentals, within twice what either may be off.
+// Compares results that are not rounded the same everywhere: transcendentals may differ by twice
+// the error that either may have.
 template <class R>
 bool close(R got, R want, bool exact) {
   if constexpr (kIsReal<R>) {
@@ -52,7 +53,7 @@ void expect_close(const std::vector<R>& got, const std::vector<R>& want, bool ex
   }
 }
 
-// One operand in each of its forms: whole arrays begin at `offset` elements behind an alignment.
+// An operand in each of its forms. Arrays begin `offset` elements after an aligned address.
 template <class T>
 struct Given {
   Given(std::vector<Element<T>> v, Operand::Kind kind, std::int64_t offset)
@@ -130,7 +131,7 @@ TEST_F(CudaElementwise, UnaryOpsAreTheCpus) {
 #undef SHMAP_CHECK
 }
 
-// All forms of two operands, apart and in place.
+// All forms of two operands, with separate results and in place.
 template <class T, class R>
 void check_binary(BinaryFn got_fn, cpu::BinaryFn want_fn, bool exact) {
   ASSERT_NE(got_fn, nullptr);

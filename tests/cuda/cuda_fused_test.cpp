@@ -71,7 +71,7 @@ TEST_F(CudaFused, EveryPrimitiveOfEveryDType) {
     const Program p = every_map_program(dtype, 70);
     shmap::testing::Random random(17);
     const Array x = random.values(dtype, {70}), y = random.values(dtype, {70});
-    // One by one, as the program has them.
+    // Runs the program's operations one by one.
     std::vector<Array> values;
     for (int v = 0; v < p->value_count(); ++v) {
       if (p->is_input(v)) {
@@ -96,7 +96,7 @@ KernelCall call_of(const FusedParams& params, std::span<const void* const> in,
   return call;
 }
 
-// Where addresses are not those of vectors, and an operand is on the host.
+// Addresses are not those of vectors, and an operand is on the host.
 TEST_F(CudaFused, OperandsAtAnyAddressAndOnTheHost) {
   constexpr std::size_t n = 1003;
   std::vector<float> x(n), y(n), want(n);
@@ -125,8 +125,8 @@ TEST_F(CudaFused, OperandsAtAnyAddressAndOnTheHost) {
     EXPECT_NEAR(results[0][i], std::tanh((x[i] * 1.5f + y[i]) * a), 1e-6) << i;
 }
 
-// Each result in the memory of an operand, in every form: maps, rows that stay in registers, and
-// rows that are read again by every step.
+// Each result uses the memory of an operand, in every form: maps, rows that stay in registers, and
+// rows that every step reads again.
 TEST_F(CudaFused, ResultsInTheMemoryOfOperands) {
   int taken = 0;
   for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
@@ -189,7 +189,7 @@ TEST_F(CudaFused, ResultsInTheMemoryOfOperands) {
   EXPECT_EQ(taken, 6 * (2 + 3));
 }
 
-// Under jit, where the kernel is launched by a graph from the third call on.
+// Runs under jit, where a graph launches the kernel from the third call on.
 TEST_F(CudaFused, LayersUnderJit) {
   const Array x = reshape(arange(8 * 48), {8, 48}) / 100.f, scale = ones({48}) * 0.5f,
               bias = arange(48) / 10.f;

@@ -48,7 +48,7 @@ std::vector<Case> cases() {
   };
 }
 
-// From a little below 0 to a little beyond the longest dim; of unsigned types from 0.
+// Indices from a little below 0 (unsigned types: from 0) to a little beyond the longest dim.
 Bytes indices_of(DType dtype, const Shape& shape, std::int64_t most) {
   const std::int64_t n = shape.num_elements();
   Bytes bytes(static_cast<std::size_t>(n * itemsize(dtype)));
@@ -65,7 +65,7 @@ Bytes indices_of(DType dtype, const Shape& shape, std::int64_t most) {
   return bytes;
 }
 
-// How a case is run.
+// The options of a run.
 struct How {
   DType index = i32;
   bool clip = false, from_end = false;

@@ -282,7 +282,7 @@ constexpr struct {
                  {Reduction::max, Reduction::max}, {Reduction::min, Reduction::min},
                  {Reduction::any, Reduction::any}, {Reduction::all, Reduction::all}};
 
-// All pieces of `length` elements of `rows` rows of `stride` elements of each rank.
+// Combines all pieces of `length` elements of `rows` rows of `stride` elements of each rank.
 template <class T>
 void check_combine(Reduction op, Reduction cpu_op, DType dtype, int ranks, std::int64_t rows,
                    std::int64_t length, std::int64_t stride, std::int64_t offset) {

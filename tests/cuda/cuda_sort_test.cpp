@@ -20,7 +20,8 @@ using testing::on_stream;
 
 class CudaSort : public testing::OnGpu {};
 
-// By `keys` of the dtypes, all moved together; the CPU sorts by one key at a time, the last first.
+// Sorts by `keys` operands of the dtypes, all moved together. The CPU sorts by one key at a time,
+// the last first.
 void check(std::int64_t outer, std::int64_t len, std::int64_t inner,
            const std::vector<DType>& dtypes, int keys, unsigned seed) {
   const std::int64_t n = outer * len * inner;

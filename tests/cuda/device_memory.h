@@ -1,4 +1,5 @@
-// What the tests of CUDA's raw kernels share: memory of the first device, and calls on its stream.
+// Code that the tests of CUDA's raw kernels share: memory of the first device, and calls on its
+// stream.
 #pragma once
 #include <gtest/gtest.h>
 

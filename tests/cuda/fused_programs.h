@@ -33,7 +33,7 @@ inline Program softmax_program(std::int64_t rows, std::int64_t cols, DType dtype
   return p;
 }
 
-// Of bf16, computed in f32: (x - mean) * rsqrt(var + eps) * scale + bias.
+// A program of bf16, computed in f32: (x - mean) * rsqrt(var + eps) * scale + bias.
 inline Program layer_norm_program(std::int64_t rows, std::int64_t cols) {
   auto p = std::make_shared<FusedProgram>(rows, cols);
   const auto as = [&](int v, DType dtype) {

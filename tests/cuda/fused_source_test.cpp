@@ -20,7 +20,7 @@ namespace {
 
 using namespace testing;
 
-// With SHMAP_TEST_WRITE_GOLDEN set the file is written instead.
+// Compares with the file, or writes it if SHMAP_TEST_WRITE_GOLDEN is set.
 void expect_golden(const std::string& name, const std::string& text) {
   const std::string path = SHMAP_GOLDEN_DIR "/fused/" + name;
   if (std::getenv("SHMAP_TEST_WRITE_GOLDEN") != nullptr) {

@@ -1,4 +1,5 @@
-// What the tests of reductions, scans, sorting and gathering share: arrays of any dtype as bytes.
+// Code that the tests of reductions, scans, sorting and gathering share: arrays of any dtype as
+// bytes.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ using Bytes = std::vector<std::uint8_t>;
 using cpu::testing::kNumericDTypes;
 using cpu::testing::with_type;
 
-// What items are drawn from.
+// The kinds of random items.
 enum class Items {
   small,    // -8 … 8: f32 sums of some thousands are exact
   factors,  // mostly 1, and few powers of two that make no product of a hundred over- or underflow

@@ -71,11 +71,11 @@ __global__ void warp_sums(const double* x, double* sums) {
   sums[threadIdx.x] = value;
 }
 
-// It is given what it can't reach, too: that is for the simulator to see, not for a sanitizer.
+// Also receives addresses that it cannot reach: the simulator must notice them, not a sanitizer.
 __attribute__((no_sanitize("null"))) __global__ void add_one(int* x) { *x += 1; }
 __global__ void set_to(int* x, int value) { *x = value; }
 
-// Beyond what is allocated; a sanitizer does not look.
+// Writes beyond allocated memory, unseen by a sanitizer.
 __attribute__((no_sanitize("address"))) void write_unseen(char* p) { *p = 0; }
 __global__ void copy_one(int* to, const int* from) { *to = *from; }
 __global__ void divergent(int* x) {
@@ -139,7 +139,7 @@ TEST_F(CudaSim, NothingRunsBeforeSomebodyWaits) {
   EXPECT_EQ(read(x, 1)[0], 3);
 }
 
-// One stream writes, the other reads: true where the reader came second.
+// One stream writes and another reads. True if the read came second.
 bool reads_what_was_written(int seed, bool wait) {
   shmap_sim::set_seed(seed);
   cudaStream_t writer = new_stream();
@@ -196,7 +196,7 @@ TEST_F(CudaSim, IllegalAccessesLoseTheDevice) {
   EXPECT_EQ(read(sums, 1)[0], 0);
 }
 
-// With SHMAP_SIM_PROTECT device memory is out of the host's reach, and of other GPUs'.
+// With SHMAP_SIM_PROTECT the host and other GPUs cannot access device memory.
 TEST_F(CudaSim, ProtectsDeviceMemory) {
   setenv("SHMAP_SIM_PROTECT", "1", 1);
   shmap_sim::reset();

@@ -24,7 +24,8 @@ F driver(const char* name) {
 }
 #define DRIVER(name) driver<decltype(&name)>(#name)
 
-// What a compiler at run time would do: the path of the image, or "" without a compiler.
+// Compiles a program as a compiler at run time would. Returns the path of the image, or "" without
+// a compiler.
 std::string build_image(const std::string& program) {
   // The one folder of the tests whose full path is known: __FILE__ may be relative.
   const std::string include = SHMAP_GOLDEN_DIR "/../../cuda_sim/include";

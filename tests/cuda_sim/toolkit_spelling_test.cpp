@@ -327,7 +327,7 @@ TEST(ToolkitSpelling, EveryFunction) {
   OK(cudaGraphExecDestroy(exec));
   OK(cudaGraphDestroy(graph));
 
-  // Of kernels the C forms alone: g++ has no __global__ with the toolkit's headers.
+  // Kernels are tested in the C forms only: g++ has no __global__ with the toolkit's headers.
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(1, 1, 1);
   config.blockDim = dim3(32);

@@ -62,19 +62,19 @@ TEST(ExplainSharding, WhyAnOperandIsMoved) {
   const auto explain = [&](auto f, Specs specs) {
     return explain_sharding(make_jaxpr(jit(f, mesh, specs))(kSquare, kSquare));
   };
-  // Both operands claim the axis for different factors: the earlier of two alike decides.
+  // Both operands claim the axis for different factors: the earlier of two equal ones decides.
   EXPECT_THAT(explain([](Array a, Array b) { return matmul(a, b); }, {P("i"), P(none, "i")}),
               HasSubstr("move d from P(none, 'i') to P(): all_gather_invariant over 'i', 256 bytes "
                         "from each device; 'i' splits dim 0 of c, which is more split, larger or "
                         "earlier, and decides"));
-  // An operation along the whole dim.
+  // The operation needs the whole dim.
   EXPECT_THAT(explain([](Array a, Array b) { return cumsum(a, 0) + b; }, {P("i"), P("i")}),
               HasSubstr("the operation needs all of dim 0 on one device"));
   // A part of what each device has already.
   EXPECT_THAT(explain([](Array a, Array b) { return a + b; }, {P("i"), P()}),
               HasSubstr("move d from P() to P('i'): each device keeps its part, nothing is sent; "
                         "dim 0 follows dim 0 of c"));
-  // Without a rule everything is gathered.
+  // If no rule is known, everything is gathered.
   EXPECT_THAT(explain([](Array a, Array b) { return max(a, 0) + sum(b, 0); }, {P("i"), P("j")}),
               HasSubstr("each device has a part of the largest: dim 0 of c over 'i'"));
 }

@@ -14,7 +14,7 @@
 namespace shmap {
 namespace {
 
-// What `run` prints, once all that it queued is done.
+// The text that `run` prints, after all of its queued work is done.
 template <class F>
 std::string printed(F run) {
   testing::internal::CaptureStdout();

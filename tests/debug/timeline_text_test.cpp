@@ -23,7 +23,8 @@ TEST(TimelineText, DurationsHaveThreeDigitsAndAUnit) {
 }
 
 TEST(TimelineText, DrawsALineForEachStreamAndAnAxis) {
-  // Not in order, as traces of several workers are; device 1 does nothing, and has no line.
+  // The events are not in order, as in traces of several workers. Device 1 does nothing and has no
+  // line.
   const std::vector<TimelineEvent> events = {
       event(0, StreamRole::comm, 2000, 4000), event(0, StreamRole::compute, 1000, 3000),
       event(2, StreamRole::compute, 6000, 7000), event(0, StreamRole::compute, 5000, 5001)};

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// What a trace file says of a program that runs op by op and as a captured graph: lanes, named
-// scopes, what the spans are of, arrows, memory, and what the host did.
+// The contents of a trace file for a program that runs op by op and as a captured graph: lanes,
+// named scopes, labels of spans, arrows, memory, and the host's work.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -96,7 +96,7 @@ bool lies_in(double at, const json& span) {
   return begin - 1e-6 <= at && at <= end + 1e-6;
 }
 
-// Each arrow begins once and ends once, not before it begins, inside of spans of its collective.
+// Each arrow begins once and ends once, not before its begin, inside of spans of its collective.
 void check_arrows(const json& events) {
   std::map<std::string, std::vector<json>> ends;
   for (const json& e : events)
@@ -123,7 +123,7 @@ void check_arrows(const json& events) {
     }
     from_to.emplace(begin.at("pid").get<int>() - 1, end.at("pid").get<int>() - 1);
   }
-  // What stays in a memory space does not move.
+  // Data that stay in a memory space do not move.
   std::set<std::pair<int, int>> wanted;
   for (int d = 0; d < kDevices; ++d) {
     const int next = (d + 1) % kDevices;
@@ -133,7 +133,7 @@ void check_arrows(const json& events) {
   EXPECT_EQ(from_to, wanted);
 }
 
-// What must be there, however the program ran.
+// Checks contents that do not depend on how the program ran.
 void check_program(const json& events) {
   const std::map<Lane, std::string> lanes = lane_names(events);
   const auto products = spans_named(events, "dot_general");

@@ -114,7 +114,7 @@ TEST_F(TraceFile, IsJsonUnderALocaleWithADecimalComma) {
   const CommaLocale locale;
   EXPECT_EQ(trace_span(1, 0, "add", kBegin, kDuration),
             R"({"ph":"X","pid":1,"tid":0,"name":"add","ts":400.857,"dur":1.500})");
-  // What else prints a number for machines, or counts on its decimal point.
+  // Other code that prints numbers for machines, or relies on the decimal point.
   EXPECT_THAT(to_string(make_jaxpr([](Array x) { return x * 1.5f; })(ShapedArray({2}, f32))),
               HasSubstr("1.5"));
   if (!locale.stands()) GTEST_SKIP() << "there is no such locale here, and localedef makes none";

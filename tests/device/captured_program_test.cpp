@@ -134,7 +134,7 @@ TEST(CapturedProgram, AxisIndex) {
     return (x + 1) * (astype(axis_index("i"), f32) + x) + ones({8, 24});
   });
 }
-// What the host knows is written by the graph too, since its memory is others' in between.
+// The graph also writes values that the host knows, since others use their memory between launches.
 TEST(CapturedProgram, ConstantsOfTheHost) {
   expect_mapped_captured([](Array x) {
     const Array devices = psum(1.f, "i");

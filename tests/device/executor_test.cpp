@@ -1,5 +1,5 @@
-// What only the CPU executor promises: its modes, seeds, deadlines, and what happens to it at
-// fork() and exit().
+// Properties of the CPU executor alone: its modes, seeds, deadlines, and its behaviour at fork()
+// and exit().
 #include "core/cpu/executor/executor.h"
 
 #include <gmock/gmock.h>
@@ -95,7 +95,7 @@ TEST(ExecutorOptions, ReadsItsVariables) {
   }
 }
 
-// One worker, and ten tasks in each of two streams, queued before the first may begin.
+// There is one worker, and ten tasks are queued in each of two streams before the first may begin.
 TEST(ExecutorOrder, AStreamGoesOnWhereItsLastTaskEndedButNotForEver) {
   const auto backend = make(with(Mode::async, 0, 1));
   std::atomic<bool> go{false};
@@ -201,7 +201,8 @@ TEST(Inline, RefusesWhatIsNotDone) {
   const Event pending = enqueue(*other, other->devices()[0].compute, task_of(gate));
   gate.wait_reached();
   std::thread opener([&] { gate.open = true; });
-  // Another executor's event is waited for; of its own, an inline executor never has one pending.
+  // The executor waits for another executor's event. An inline executor never has a pending event
+  // of its own.
   int ran = 0;
   auto count = [&](const TaskContext&) { ++ran; };
   const Event e = enqueue(*backend, backend->devices()[0].compute, task_of(count), {pending});
@@ -223,7 +224,7 @@ TEST(Async, SmallTasksRunAtEnqueueAndLargeOnesDoNot) {
   }
   EXPECT_TRUE(enqueue(*backend, stream, task_of(note, 100)).done());
   EXPECT_EQ(id, std::this_thread::get_id());
-  // Not before what is pending on their stream.
+  // The task does not run before a pending task on its stream.
   Gate gate;
   const Event first = enqueue(*backend, stream, task_of(gate));
   EXPECT_FALSE(first.done());
@@ -269,7 +270,7 @@ TEST(Async, NoMoreThreadsRunTasksThanWorkers) {
   }
 }
 
-// As the copy after an exchange with another process, which a waiting thread ends.
+// The case of the copy after an exchange with another process, which a waiting thread ends.
 TEST(Async, WhatALookMakesReadyRunsOnTheThreadThatLooks) {
   static std::atomic<TaskEnd*> end;
   static std::atomic<int> looks;
@@ -359,7 +360,7 @@ TEST(Quota, OfControlGroupsOfVersion2) {
     groups.write("sys/fs/cgroup/a/b/cpu.max", strange);
     EXPECT_EQ(groups.cpus(), 4) << strange;
   }
-  // In a container, whose group is the root of the tree that it sees.
+  // The case of a container, whose group is the root of the tree that it sees.
   Groups container;
   container.write("proc/self/cgroup", "0::/elsewhere/x")
       .write("sys/fs/cgroup/cpu.max", "20000 100000");
@@ -515,7 +516,7 @@ TEST(Runtime, ManyDevicesAreCheap) {
   }
 }
 
-// What a child process exits with: 0 where `body` threw a DeviceError that speaks of the fork.
+// The exit code of a child process: 0 if `body` threw a DeviceError whose text mentions the fork.
 template <class F>
 int in_child(F body) {
   const pid_t pid = fork();

@@ -100,7 +100,7 @@ TEST_F(PlanLayout, WhatIsPlacedApart) {
     EXPECT_LE(layout.slabs[s].bytes, apart[s] == 1 ? kMost : std::int64_t{1} << 40);
   EXPECT_EQ(std::ranges::count(apart, 1), 1);  // no two of the large ones live at once
   EXPECT_NE(layout.places[2].offset, layout.places[5].offset);
-  // Two that live at once do not fit into one slab.
+  // Two allocations that live at once do not fit into one slab.
   std::vector<Allocation> two{{&space(), 900 * 64, 0, 5, 0, kMost},
                               {&space(), 900 * 64, 1, 5, 0, kMost}};
   EXPECT_EQ(plan_layout(two).slabs.size(), 2u);
@@ -222,7 +222,7 @@ TEST_F(PlanLayout, LayoutsOfTrainingStepsAreTight) {
 TEST_F(PlanLayout, SmallLayouts) {
   EXPECT_TRUE(plan_layout({}).places.empty());
   EXPECT_TRUE(plan_layout({}).slabs.empty());
-  // What dies when another is born lends it its bytes.
+  // An allocation that dies when another is born gives it its bytes.
   const Allocation chain[] = {{&space(), 100, 0, 2}, {&space(), 100, 1, 3}, {&space(), 100, 2, 4}};
   const MemoryLayout layout = plan_layout(chain);
   EXPECT_EQ(layout.slabs[0].bytes, 256);
@@ -244,7 +244,8 @@ TEST_F(PlanLayout, BytesAreKeptWhereThereIsRoom) {
   EXPECT_EQ(kept.slabs[0].bytes, 640);
   EXPECT_NE(kept.places[1].offset, kept.places[2].offset);
   EXPECT_EQ(kept.places[1].offset, kept.places[3].offset) << "until then, and no longer";
-  // Beside another large one, the second of two that ask cannot be kept without a larger slab.
+  // Beside another large allocation, the second of two that ask cannot be kept without a larger
+  // slab.
   const Allocation half[] = {{&space(), 640, 0, 1},
                              {&space(), 100, 1, 2, 3},
                              {&space(), 100, 2, 3},
@@ -254,13 +255,13 @@ TEST_F(PlanLayout, BytesAreKeptWhereThereIsRoom) {
   check_layout(half, denied);
   EXPECT_EQ(denied.slabs[0].bytes, 640);
   EXPECT_NE(denied.places[1].offset, denied.places[2].offset);
-  // Where those that ask are the peak, the slab grows.
+  // If the allocations that ask are the peak, the slab grows.
   const Allocation peak[] = {{&space(), 100, 0, 1, 2}, {&space(), 100, 1, 2}};
   const MemoryLayout grown = plan_layout(peak);
   check_layout(peak, grown);
   EXPECT_EQ(grown.slabs[0].bytes, 256);
   EXPECT_NE(grown.places[0].offset, grown.places[1].offset);
-  // What is kept until before it dies is as if nothing was asked.
+  // A time to keep that ends before the allocation dies has no effect.
   const Allocation early[] = {{&space(), 100, 0, 2, 1}, {&space(), 100, 1, 3}};
   check_layout(early, plan_layout(early));
 }

@@ -39,7 +39,7 @@ class PlanMemory : public ::testing::Test {
     [[maybe_unused]] const auto alive = body();
     return rehearsal.finish();
   }
-  // As a rehearsal, in place; the graph is dropped.
+  // Runs like a rehearsal, in place; the graph is dropped.
   template <class Body>
   void place(const MemoryLayout& layout, Body body) {
     const auto slabs = slabs_of(layout), outputs = outputs_of(layout);

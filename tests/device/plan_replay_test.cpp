@@ -227,8 +227,8 @@ TEST(PlanReplay, AChainReusesItsBytesAfterALateReader) {
   }
 }
 
-// Under capture a donated operand is written in place although a reader on another stream is still
-// to run, and the writer comes after that reader.
+// Under capture a donated operand is written in place even if a reader on another stream has yet to
+// run; the writer then comes after that reader.
 TEST(PlanReplay, InPlaceAfterAReaderHasAnEdge) {
   Array x = array<float>({1, 2, 3, 4}, {4});
   Backend& backend = stored_of(x)->mesh->backend();

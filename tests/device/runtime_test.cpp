@@ -117,7 +117,7 @@ TEST(Runtime, KnowsItsDevices) {
   EXPECT_EQ(r.process_count(), 1);
 }
 
-// In a process of its own each: the runtime starts once.
+// Each test runs in its own process, since the runtime starts once.
 class StartDeathTest : public ::testing::Test {
  protected:
   void SetUp() override { ::testing::GTEST_FLAG(death_test_style) = "threadsafe"; }

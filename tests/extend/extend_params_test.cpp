@@ -160,7 +160,7 @@ TEST(ExtendVarianceTest, ARuleSaysOverWhatResultsVary) {
   expect_error<TypeError>([&] { jit(h)(x); }, {"liar: result 0 of its def_impl"});
 }
 
-// On GPUs, simulated ones too, by the text that NVRTC compiles; elsewhere by the impl.
+// Runs on GPUs, also simulated ones, by the text that NVRTC compiles, and elsewhere by the impl.
 TEST(ExtendCudaSourceTest, RunsWhereThereAreGpus) {
   extend::Primitive p("axpy_text");
   p.def_params({{"a", 2.0}, {"twice", false}})

@@ -207,8 +207,8 @@ TEST(ExtendPrimitive, IsTracedWithoutAnImpl) {
                                                    "extend_primitive_test.cpp:"});
 }
 
-// What an impl gives is not what def_abstract_eval promises: refused in every mode, as the program
-// around has memory and types for what was promised.
+// An impl whose results differ from those that def_abstract_eval promises is refused in every mode,
+// since the program around it has memory and types for the promised results.
 template <class Impl>
 void expect_refused(const ShapedArray& promised, Impl impl,
                     std::initializer_list<const char*> fragments) {
@@ -327,7 +327,7 @@ TEST(ExtendPrimitive, ShardingRulesAreChecked) {
   expect_error<ValueError>([&] { with("a->a").bind(x); }, {"gives 1 dims", "f32[8,2]"});
   expect_error<ValueError>([&] { with("ab,ab->ab").bind(x); }, {"has 2 operands", "there are 1"});
   expect_error<ValueError>([&] { with("aa->aa").bind(x); }, {"one letter to dims of 8 and 2"});
-  // Of arrays that are not split, too, and in programs.
+  // Also refused for arrays that are not split, and in programs.
   const Array one = zeros({4});
   expect_error<ValueError>([&] { with("ab->a").bind(one); },
                            {"ruled", "\"ab->a\"", "gives 2 dims", "f32[4]"});

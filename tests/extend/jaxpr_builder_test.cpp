@@ -51,7 +51,7 @@ TEST(JaxprBuilderTest, ClosesOverArraysAndHoldsPrograms) {
   EXPECT_THAT(out[1].to_vector<float>(), ElementsAre(1, 2, 3));
 }
 
-// What `run` prints, once all that it queued is done.
+// The text that `run` prints, after all of its queued work is done.
 template <class F>
 std::string printed(F run) {
   testing::internal::CaptureStdout();
@@ -82,7 +82,7 @@ TEST(JaxprBuilderTest, EffectsKeepTheirOrder) {
   EXPECT_EQ(printed([&] { return extend::interpret(made, {v}, user); }), want);
   EXPECT_EQ(fast(v)[0].to_vector<float>(), std::vector<float>({2, 3}));
 
-  // In the body of a loop, and beside it.
+  // Prints in the body of a loop, and beside it.
   JaxprBuilder body;
   const Var carry = body.input(ShapedArray({}, f32));
   body.eqn("debug_print", {carry}, {{"fmt", "carry {}"}});
@@ -181,7 +181,7 @@ TEST(JaxprBuilderTest, SaysWhatIsUnboundReboundMistypedOrLeaked) {
       {"7", "jaxpr_builder_test.cpp:"});
   expect_error<TypeError>([&] { b.eqn("add", {x, 1}); }, {"f32", "i32"});
   expect_error<TypeError>([&] { b.input(ShapedArray({3}, f32, "i")); }, {"give the builder"});
-  // What was refused left no trace.
+  // Refused equations and inputs left no trace.
   EXPECT_EQ(to_string(b.build(free)), "{ lambda a:f32[3] .\n  let b:f32[3] = sin a\n  in ( b ) }");
 }
 

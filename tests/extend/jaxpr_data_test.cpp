@@ -133,7 +133,7 @@ TEST(JaxprDataTest, PrimitivesAreFoundByNameAndBoundWithParameters) {
                            {"fused: an equation of it cannot be made"});
 }
 
-// Whoever adds a primitive says how its parameters are given by name.
+// Every primitive must define how its parameters are given by name.
 TEST(JaxprDataTest, EveryPrimitiveHasASyntax) {
   ensure_started();
   for (const Primitive* p : all_primitives())
@@ -166,7 +166,7 @@ TEST(InterpreterTest, ARuleStandsForEveryEquation) {
   };
   EXPECT_EQ(extend::interpret(jaxpr, {x, y}, cosines)[0].to_vector<float>(),
             sum(cos(x) * 2.f + y, 1).to_vector<float>());
-  // It is traced as any code is.
+  // interpret is traced like any other code.
   EXPECT_EQ(to_string(make_jaxpr([&](Array a, Array b) {
               return extend::interpret(jaxpr, {a, b}, plain)[0];
             })(x, y)),
@@ -199,7 +199,7 @@ TEST(InterpreterTest, EffectsKeepTheirOrder) {
   out[0].block_until_ready();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "first 1.0\nsecond 0.0\nthird\n");
   EXPECT_THAT(seen, ElementsAre("\"first {}\"", "\"second {}\"", "\"third\""));
-  // And under jit.
+  // The same under jit.
   auto again = jit([&](Array x) {
     return extend::interpret(
         jaxpr, {x}, [](const extend::Eqn& e, Arrays in) { return extend::bind(e, in); })[0];

@@ -185,7 +185,7 @@ TEST(ParseJaxprTest, BodiesComeBackOnTheDevicesThatThereAre) {
       expect_read_back(make_jaxpr(f)(x), {x}, {.mesh = mesh});
     }
   }
-  // What lowered programs say of blocks that are equal by word of the user.
+  // A lowered program that marks blocks as equal because the user says so.
   const auto trusted =
       shard_map([](Array v) { return bind(assume_equal_p, v * 2.f, AxesParams(Axes("i")), {}); },
                 make_mesh({8}, "i"), P("i"), P());
@@ -196,7 +196,7 @@ TEST(ParseJaxprTest, BodiesComeBackOnTheDevicesThatThereAre) {
             "{ lambda a:f32[3]{i} .\n  let b:f32[3] = assume_equal[axes=('k',)] a\n  in ( b ) }");
       },
       {"line 2, column 7", "unbound axis name 'k'"});
-  // Of a larger mesh than there is, it is read, and cannot run.
+  // A program for a larger mesh than there are devices is read, and cannot run.
   const AbstractMesh large({16384}, "i");
   const auto f = shard_map([](Array v) { return psum(v, "i"); }, large, P("i"), P());
   const ClosedJaxpr jaxpr = make_jaxpr(f)(ShapedArray({32768}, f32));

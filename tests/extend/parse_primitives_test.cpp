@@ -150,7 +150,7 @@ std::vector<Body> global_programs() {
   };
 }
 
-// On a mesh of i: 4, j: 2; blocks f32[2,2].
+// Bodies on a mesh of i: 4, j: 2 with blocks f32[2,2].
 std::vector<Body> bodies() {
   return {
       [](Array v) { return psum(v, "i"); },
@@ -195,7 +195,7 @@ TEST(ParsePrimitives, EachThatAPublicFunctionMakes) {
     SCOPED_TRACE(p->name);
     const ParamSyntax& syntax = p->syntax;
     if (syntax.refused) {
-      // What only plans hold.
+      // Only plans have these primitives.
       EXPECT_THAT((std::set<std::string>{"product", "product_into", "fused", "fused_columns",
                                          "gather_reduce", "concatenate_slices", "placed_slice",
                                          "flow_task", "branch_task"}),
@@ -311,7 +311,7 @@ TEST(ParseOverlapped, ProgramsOfAnotherProductAreRefused) {
 }
 
 TEST(ParseOverlapped, LinearMapsOfCustomRules) {
-  // As an error's text may show one; its rule is code, which no text holds.
+  // An error's text may show such an equation. Its rule is code, which no text holds.
   const std::string text =
       "{ lambda a:f32[3], b:f32[3] .\n  let c:f32[3] d:f32[] = custom_vjp_linear[bwd=0 num_res=1] "
       "a "

@@ -30,7 +30,7 @@ Tally tally;
 constexpr std::int64_t kMemory = 4096;
 constexpr std::int64_t kOrigin = kMemory / 2;  // where tensors begin, as strides may be negative
 
-// What a fuzzed description is made of.
+// The contents of a fuzzed tensor description.
 struct Description {
   std::vector<std::int64_t> shape, strides;
   bool has_strides = false, null_shape = false, null_data = false, versioned = false;

@@ -102,7 +102,7 @@ class Mutator {
 
 const std::string* current_input = nullptr;
 
-// Only calls that a signal handler may make.
+// Makes only calls that a signal handler may make.
 void keep_input(int signal) {
   if (current_input != nullptr) {
     const int fd = open("crash.bin", O_WRONLY | O_CREAT | O_TRUNC, 0644);

@@ -55,7 +55,7 @@ Operand by_loop(std::string_view text, const std::vector<Operand>& operands) {
   for (std::size_t i = 0; i < terms.size(); ++i) {
     for (std::size_t d = 0; d < terms[i].size(); ++d) {
       std::int64_t& size = sizes.emplace(terms[i][d], 1).first->second;
-      // One that is 1 is repeated along the others', as NumPy's broadcasting does.
+      // A dim of size 1 is repeated along the others', as in NumPy's broadcasting.
       if (size == 1) size = operands[i].shape[d];
       ++times[terms[i][d]];
     }

@@ -94,7 +94,7 @@ void read_devices(std::string_view text) {
 }
 
 void read_fault(std::string_view text) {
-  // Not armed, but read: nothing here reaches a fault point.
+  // The faults are read, but never happen: nothing here reaches a fault point.
   reads([&] { fault::arm(text); });
   fault::arm({});
 }

@@ -19,10 +19,10 @@ std::vector<std::string> dictionary();  // pieces that the format is made of
 
 // Aborts with a message where a property that must hold does not.
 void require(bool holds, const char* property);
-// Of an error's message: neither empty nor endless, and one line of text.
+// Requires an error's message to be one line of text, neither empty nor endless.
 void require_one_line(std::string_view message);
-// Of an error's message that may quote the input: ASCII that can be shown, new lines where `lines`,
-// and the dots "…" that a long quotation ends with.
+// Requires an error's message that may quote the input to be printable ASCII, with new lines if
+// `lines`, and the "…" with which a long quotation ends.
 void require_printable(std::string_view message, bool lines);
 
 }  // namespace shmap::fuzz

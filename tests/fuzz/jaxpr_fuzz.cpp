@@ -23,7 +23,7 @@ Tally tally;
 constexpr std::int64_t kMostElements = 4096;
 constexpr int kMostTrips = 64;
 
-// Whether a run is over soon: no long or endless loops, no large arrays.
+// True if a run ends soon: no long or endless loops, no large arrays.
 bool is_small(const ClosedJaxpr& jaxpr, int depth = 0) {
   if (depth > 4) return false;
   const auto small = [](const ShapedArray& t) {

@@ -43,7 +43,7 @@ std::string of_bytes(std::initializer_list<int> bytes) {
 std::vector<std::string> seeds() {
   const std::string words = "the quick brown fox jumps over the lazy dog; ";
   std::string text = words + words + words + "a lazier dog: 0123456789 9876543210";
-  // As zlib deflates them, in a block of fixed codes and in one of its own.
+  // The text as zlib deflates it, in a block of fixed codes and in one with its own codes.
   const std::string fixed =
       of_bytes({0x2b, 0xc9, 0x48, 0x55, 0x28, 0x2c, 0xcd, 0x4c, 0xce, 0x56, 0x48, 0x2a, 0xca, 0x2f,
                 0xcf, 0x53, 0x48, 0xcb, 0xaf, 0x50, 0xc8, 0x2a, 0xcd, 0x2d, 0x28, 0x56, 0xc8, 0x2f,

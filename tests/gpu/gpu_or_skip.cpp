@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     std::printf("skipped: no GPU answers\n");
     return 77;
   }
-  // With SHMAP_DEVICES=cuda, as the tests that want several have it, each GPU is a device.
+  // With SHMAP_DEVICES=cuda, which tests of several GPUs set, each GPU is a device.
   if (const auto found = gpus > 1 ? static_cast<int>(shmap::devices().size()) : 1; found < gpus) {
     std::printf("skipped: %d GPUs are wanted, and %d is there\n", gpus, found);
     return 77;

@@ -28,7 +28,7 @@ std::vector<float> values(std::int64_t n, std::uint32_t seed) {
   return out;
 }
 
-// What is wrong, or nothing: got[k] beside want(k), within `tolerance` of 1 + |want|.
+// Returns what is wrong, or "": compares got[k] with want(k), within `tolerance` of 1 + |want|.
 std::string compare(const std::vector<float>& got, const std::function<double(std::size_t)>& want,
                     double tolerance, std::size_t every = 1) {
   for (std::size_t k = 0; k < got.size(); k += every) {

@@ -180,8 +180,8 @@ TEST_F(DLPack, DonatedTensorsAreNotOverwritten) {
   expect_not_overwritten([&](DLManagedTensor* t) { return mapped(from_dlpack(t)); });
 }
 
-// Of the library's own arrays on any kind of devices: what was handed out and what came back are
-// owners of one array's memory.
+// Exports arrays of the library on any kind of devices. The exported tensor and the imported array
+// are owners of one array's memory.
 TEST(DLPackOfArrays, AnArrayIsNotOverwrittenThroughItsExport) {
   const auto f = jit([](Array x) { return x * 2.f + 1.f; });
   const Array x = reshape(arange(4096), {64, 64}) + 0.f;

@@ -22,7 +22,7 @@ std::string of_hex(std::string_view hex) {
   return out;
 }
 
-// All of it, `piece` bytes at a time; at most `most`.
+// Inflates everything (at most `most` bytes), `piece` bytes at a time.
 std::string inflate(const std::string& packed, std::int64_t piece = 1 << 20,
                     std::int64_t most = 1 << 20) {
   std::size_t at = 0;
@@ -50,7 +50,7 @@ std::string repeat(std::string_view text, int times) {
   return out;
 }
 
-// What zlib made of them, with each kind of block.
+// The text as zlib deflates it, with each kind of block.
 const std::string kText = repeat("the quick brown fox jumps over the lazy dog; ", 3) +
                           "a lazier dog: 0123456789 9876543210";
 const std::string kFixed = of_hex(

@@ -18,12 +18,12 @@
 #include "tests/support/memory_use.h"
 
 namespace {
-// What was brought to the disk: its inode, and whether its file had its final name by then.
+// The files that were synced: the inode of each, and whether it had its final name by then.
 std::vector<std::pair<ino_t, bool>> synced;
 std::string final_name;
 }  // namespace
 
-// Stands before the C library's for the library under test too, where it is a shared one.
+// Replaces the C library's fsync, also for a library under test that is a shared one.
 extern "C" int fsync(int fd) {
   struct stat file = {}, named = {};
   fstat(fd, &file);
@@ -57,7 +57,7 @@ std::int64_t bytes_read() {
   return -1;
 }
 
-// How many memory spaces the devices have: a replicated array is copied once for each but the
+// The number of memory spaces of the devices: a replicated array is copied once for each but the
 // first.
 std::int64_t memory_spaces() {
   const Array x = zeros({1024});
@@ -152,7 +152,7 @@ TEST_F(NpyArray, ErrorsNameTheCallersLine) {
 }
 
 // After a power cut a file with its final name has all its bytes, and the folder has the name: the
-// bytes go to the disk before the file is renamed, and the folder after that.
+// bytes are synced before the file is renamed, and the folder after that.
 TEST_F(NpyArray, AreOnTheDiskWithTheirNames) {
   const auto inode = [](const std::string& path) {
     struct stat info = {};

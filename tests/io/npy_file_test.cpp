@@ -397,7 +397,7 @@ TEST_F(NpyFileTest, LinksToNothingAreFollowed) {
     EXPECT_EQ(got, 2.5f);
   }
   EXPECT_TRUE(fs::is_symlink(path("relative.npy")));
-  // Those that lead nowhere are errors, and stay as they are.
+  // Links whose target cannot be created are errors, and stay as they are.
   fs::create_symlink("no/folder/x.npy", path("nowhere.npy"));
   fs::create_symlink("b.npy", path("a.npy"));
   fs::create_symlink("a.npy", path("b.npy"));

@@ -148,7 +148,7 @@ TEST(NpyFormat, RefusesMalformedHeaders) {
   EXPECT_THAT(of(dict("'<f4'", "(4294967296, 4294967296)")), HasSubstr("2^63 - 1"));
   EXPECT_THAT(of(dict("'<f4'", "(4611686018427387904,)")), HasSubstr("2^63 - 1"));
   EXPECT_THAT(of(dict("'<f4'", "(1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1)")), HasSubstr("16 dims"));
-  // What a message quotes of the file is printable and short.
+  // Text of the file that a message quotes is printable and short.
   const std::string binary = of("{'descr': '<f4', \x01\xff" + std::string(500, 'a'));
   EXPECT_THAT(binary, HasSubstr("\\x01\\xff"));
   EXPECT_LT(binary.size(), 300u);

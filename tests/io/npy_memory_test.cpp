@@ -31,7 +31,7 @@ constexpr std::int64_t kRows = 2000, kColumns = 12800;  // of f32: 98 MiB
 constexpr std::int64_t kBytes = kRows * kColumns * 4;
 constexpr std::int64_t kAllowed = std::int64_t{16} << 20;
 
-// What the array takes in that many blocks: each lies in huge pages of its own.
+// The bytes of the array in that many blocks; each block is in its own huge pages.
 constexpr std::int64_t array_bytes(std::int64_t blocks) {
   constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
   return blocks * ((kBytes / blocks + kHugePage - 1) / kHugePage * kHugePage);
@@ -58,7 +58,7 @@ class NpyMemory : public testing::Test {
                 std::min<std::int64_t>(left, static_cast<std::int64_t>(zeros.size())));
   }
 
-  // How much more a child's peak is after `run` than when the library had started.
+  // The growth of a child process's peak memory by `run` since the library started.
   std::int64_t taken_by(const char* devices, const std::function<void()>& prepare,
                         const std::function<void()>& run) const {
     std::vector<std::pair<std::string, std::string>> environment;

@@ -144,7 +144,7 @@ TEST_F(DamagedNpz, WhatTheArchiveSaysCounts) {
   other.crc ^= 1;
   refuses(other, {"member 'a.npy': it is damaged: it is not what was written (CRC-32)",
                   "npz_deflated_test.cpp:"});
-  // It holds more, or less, than the archive and its own header say.
+  // The member has more bytes, or fewer, than the archive and its own header say.
   const std::string small = io::make_npy_header(u8, {1000});
   ASSERT_EQ(small.size(), header.size());
   other = good;

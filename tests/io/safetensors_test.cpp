@@ -62,7 +62,7 @@ TEST_F(Safetensors, EveryDtypeThereAndBack) {
   EXPECT_TRUE(load_safetensors(path("none")).empty());
 }
 
-// As the format's authors write it: {"a": f32[2], "b": u8[3]} of their Python package.
+// The bytes that the format's authors write: {"a": f32[2], "b": u8[3]} by their Python package.
 TEST_F(Safetensors, TheFormatToTheLetter) {
   save_safetensors(path(), {{"b", array<std::uint8_t>({1, 2, 3}, {3})}, {"a", arange(2)}});
   std::ifstream in(path(), std::ios::binary);

@@ -203,11 +203,11 @@ TEST_F(Checkpoint, DamageIsRefusedByName) {
   EXPECT_EQ(load_checkpoint(dir(), zeros({5000})).to_vector<float>()[7], 8);
 }
 
-// Of chunks that are read in pieces, by several threads where there are several.
+// The damage is in chunks that are read in pieces, by several threads if there are several.
 TEST_F(Checkpoint, DamageInLargeBlocks) {
   const Mesh mesh = make_mesh({8}, "i");
   const Array x = arange((5 << 20) + 24),
-              split = device_put(x, NamedSharding(mesh, P("i")));  // of odd chunks' lengths
+              split = device_put(x, NamedSharding(mesh, P("i")));  // with odd chunk lengths
   save_checkpoint(dir(), split);
   std::fstream damaged(file(1), std::ios::binary | std::ios::in | std::ios::out);
   const auto size = static_cast<std::int64_t>(fs::file_size(file(1)));
@@ -288,11 +288,11 @@ TEST_F(Checkpoint, SavesInFlightAreAQueue) {
          }}));
   }
   for (const PendingCheckpoint& p : pending) EXPECT_FALSE(p.done());
-  // Another folder does not wait for them.
+  // A save to another folder does not wait for them.
   const std::string other = (dir_ / "other").string();
   save_checkpoint_async(other, step(9)).wait();
   go = true;
-  // The last one is done when those before it are; the error is the third one's alone.
+  // The last save is done after those before it; only the third one has the error.
   pending[4].wait();
   for (int n : {0, 1, 2, 3}) EXPECT_TRUE(pending[static_cast<std::size_t>(n)].done()) << n;
   test::expect_error<ValueError>([&] { pending[2].wait(); }, {"the third one"});
@@ -305,7 +305,7 @@ TEST_F(Checkpoint, SavesInFlightAreAQueue) {
   EXPECT_EQ(value(file(3)), 4);
   EXPECT_EQ(value(file(4)), 5);
 
-  // One that blocks comes after those in flight.
+  // A blocking save comes after those in flight.
   go = false;
   PendingCheckpoint slow = save_checkpoint_async(
       dir(), step(6), {.keep = 9, .progress = [&](std::int64_t, std::int64_t) {

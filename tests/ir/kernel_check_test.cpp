@@ -41,7 +41,8 @@ TEST(KernelCheck, TheStartNamesAllPrimitivesWithoutAKernel) {
   register_primitive(excused_p);
   of_cpus_p.kernel(DeviceKind::cpu) = {copy};
 
-  // Of every backend of the build, and at each use: nothing runs until the kernels are there.
+  // The error names every backend of the build, and comes at each use: nothing runs until the
+  // kernels are there.
   for (int use = 0; use < 2; ++use) {
     for (const BackendFactory& backend : built_in_backends()) {
       const std::string line = std::string("the backend '") + row_of(backend.kind).spelled +

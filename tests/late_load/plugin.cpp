@@ -1,4 +1,4 @@
-// What a program loads while it runs: the library is one of its dependencies.
+// A plugin that a program loads while it runs. The library is one of its dependencies.
 #include <shmap/shmap.h>
 
 #include <cstdio>

@@ -54,7 +54,7 @@ void check(T by) {
     EXPECT_EQ(static_cast<std::int64_t>(r[i]), rest_of(x[i], by))
         << what << " rest of " << std::int64_t{x[i]};
   }
-  // By an array of that number, and fused.
+  // Divides by an array of that number, and in a fused program.
   const Array all = full(shape, by, dtype_of<T>);
   EXPECT_EQ(floor_divide(values, all).template to_vector<T>(), q) << what;
   EXPECT_EQ((values % all).template to_vector<T>(), r) << what;

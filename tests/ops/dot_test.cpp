@@ -67,7 +67,7 @@ TEST(DotGolden, SplitOverAMesh) { expect_golden_products(testing::split_over_mes
 
 // --------------------------------------------------------------------- beside a loop over indices
 
-// One product, its dims in any order. Dims are known by letters: b batch, m and n free, k
+// One product with its dims in any order. Letters name the dims: b batch, m and n free, k
 // contracted.
 struct Layout {
   std::string lhs, rhs;  // as "bmk", "knb"; a letter may come in two dims as 'k' and 'K'

@@ -1,5 +1,5 @@
-// Which dtypes elementwise primitives take: exactly those that they have a kernel for; and what is
-// said of the others.
+// Elementwise primitives take exactly the dtypes for which they have a kernel, and refuse others
+// with a text.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -139,7 +139,7 @@ TEST(HostScalars, ThatFitKeepTheirMeaning) {
             (std::uint64_t{1} << 63) + 1);
 }
 
-// As of the numbers: no dtype of the array bounds them.
+// Scalars compare as numbers: the array's dtype does not bound them.
 TEST(HostScalars, OutOfBoundsCompareAsNumbers) {
   const auto check = [](Array x, auto beyond, bool above) {
     const auto all_are = [&](auto f, bool want) {

@@ -45,7 +45,7 @@ Dims all_dims(const Array& x) {
   return Dims(out);
 }
 
-// One axis as an int, several as a list; argmax of a whole array has no list.
+// One axis is given as an int, several as a list; argmax of a whole array takes no list.
 Array reduce(const std::string& op, const GoldenCase& c, const Array& x) {
   const Reduction& r = reductions().at(op);
   const bool keepdims = c.params.flag_or("keepdims", false);

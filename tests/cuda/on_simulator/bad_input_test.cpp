@@ -1,6 +1,6 @@
-// What users of GPUs do wrong, and what the machine may lack: each ends in an error that says what,
-// where, and what to do about it, and what can go on goes on. Each case runs in a child, with GPUs
-// of its own.
+// Mistakes of users of GPUs, and missing features of machines. Each ends in an error that says
+// what, where, and what to do about it, and whatever can still work does. Each case runs in a child
+// process with its own GPUs.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -255,7 +255,8 @@ const std::initializer_list<const char*> kLost = {
     "the GPU was lost to this process", "cudaErrorIllegalAddress", "'wild'",
     "Every later use of these devices fails so", "compute-sanitizer"};
 
-// After `use` failed: what is on the host goes on, and what wants the GPU says why it can't.
+// Checks the state after `use` failed: work on the host goes on, and work on the GPU fails with the
+// reason.
 void expect_lost(const std::function<void()>& use) {
   expect_in(error_of<DeviceError>(use), kLost);
   expect_in(error_of<DeviceError>(use), {"the GPU was lost to this process"});

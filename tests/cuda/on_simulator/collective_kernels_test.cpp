@@ -1,5 +1,5 @@
-// How many kernels a gather, an exchange, a sum or its pieces of eight devices of one GPU takes:
-// one, with a table of the addresses of the pieces, and not a copy for each of them.
+// The number of kernels of a gather, an exchange, a sum or a scattered sum of eight devices on one
+// GPU: one kernel with a table of the pieces' addresses, and not a copy for each piece.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using ::testing::SizeIs;
 
 constexpr int kRanks = 8;
 
-// What runs on the GPU for f of blocks of x.
+// The kernels that run on the GPU for f of blocks of x.
 template <class F>
 std::vector<std::string> kernels_of(F f, const Array& x) {
   const Mesh mesh = make_mesh({kRanks}, "i");

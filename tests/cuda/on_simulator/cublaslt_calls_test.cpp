@@ -1,5 +1,6 @@
-// What cuBLASLt is asked for products of arrays: candidates are timed once, captured products
-// never, batches in as few calls as their strides allow, and nothing is copied that can be read.
+// The calls of cuBLASLt for products of arrays: candidates are timed once, captured products never,
+// batches take as few calls as their strides allow, and nothing is copied that can be read
+// directly.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -85,8 +86,8 @@ TEST(CublasLtCalls, CandidatesAreTimedOnce) {
   const OwnCache cache;
   const Array a = some({17, 31}), b = some({31, 13});
   const auto product = [&] { return matmul(a, b); };
-  // Three candidates, of which one at least is run more often than to see that it is hopeless;
-  // then the product.
+  // There are three candidates, of which at least one runs more often than is needed to see that it
+  // is too slow; then the product runs.
   const std::size_t first = asked(product).products.size();
   EXPECT_GE(first, 3u * 2 + 2);
   EXPECT_LE(first, 3u * 402 + 1);
@@ -95,7 +96,7 @@ TEST(CublasLtCalls, CandidatesAreTimedOnce) {
   EXPECT_EQ(asked(product).products, again);
 }
 
-// What another process measured is taken, if it is what the library names.
+// A measurement of another process is used if it names an algorithm that the library offers.
 TEST(CublasLtCalls, DISABLED_InAnotherProcess) {
   const Array a = some({18, 31}), b = some({31, 13});
   const Lines products = asked([&] { return matmul(a, b); }).products;
@@ -135,7 +136,7 @@ TEST(CublasLtCalls, ChoicesAreKeptOnDisk) {
   EXPECT_EQ(in_another_process().first, 1);
 }
 
-// Whether it is made from padded copies is measured once; either way it is one product from then
+// The choice whether to pad copies is measured once; either way there is one product from then
 // on.
 TEST(CublasLtCalls, RowsThatLieOddlyMayBePadded) {
   const OwnCache cache;

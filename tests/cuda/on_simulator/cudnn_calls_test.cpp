@@ -226,11 +226,11 @@ TEST_F(CudnnCalls, WhereACallFailsTheOwnKernelRuns) {
   EXPECT_EQ(distance(attended(x), own), 0);
   EXPECT_THAT(last_choice(), HasSubstr("own kernel, since cudnnBackendExecute: the cuDNN of the "
                                        "simulator: an error (the launch fails)"));
-  // It is not asked again.
+  // cuDNN is not asked again.
   EXPECT_THAT(executed([&] { attended(x).block_until_ready(); }), IsEmpty());
 }
 
-// In a capture, whose graph has a workspace of its own.
+// The case of a capture, whose graph has its own workspace.
 TEST_F(CudnnCalls, WhereThereIsNoMemoryTheOwnKernelRuns) {
   const Operands x(31);
   use("own");

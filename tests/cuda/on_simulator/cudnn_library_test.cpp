@@ -40,7 +40,7 @@ class CudnnLibrary : public ::testing::Test {
       reason_ = dlerror();
       return;
     }
-    // It compiles plans where it finds a driver; no call reaches a GPU.
+    // cuDNN compiles plans if it finds a driver; no call reaches a GPU.
     if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr && dlopen(SHMAP_NO_DRIVER, RTLD_NOW) == nullptr)
       reason_ = dlerror();
     else if (cudnn_api().version < 90800)
@@ -50,12 +50,12 @@ class CudnnLibrary : public ::testing::Test {
     if (!reason_.empty()) GTEST_SKIP() << reason_;
   }
 
-  // How many kernels cuDNN proposes, which takes milliseconds.
+  // The number of kernels that cuDNN proposes; the call takes milliseconds.
   static std::size_t proposed(CudnnGraph graph, const std::string& gpu) {
     const CudnnDescriptor device = cudnn_device(gpu);
     return graph.plans({nullptr, device.get()}, 4).size();
   }
-  // The workspace of the first of them, which is compiled: most of a second.
+  // Compiles the first proposed kernel, which takes most of a second, and returns its workspace.
   static std::int64_t compiled(CudnnGraph graph, const std::string& gpu) {
     const CudnnDescriptor device = cudnn_device(gpu);
     const CudnnTarget target{nullptr, device.get()};

@@ -1,4 +1,4 @@
-// What the CUDA device layer asks of the runtime, and what it makes of its answers.
+// The calls that the CUDA device layer makes to the runtime, and its reactions to the answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -332,7 +332,7 @@ TEST_F(CudaDeviceLayer, MemoryOfPendingTasksIsHandedOutToTasks) {
   }
   EXPECT_TRUE(next->def().done());
   EXPECT_EQ(space.pending_bytes(), 0);
-  // What a copy between devices reads is left alone while there is other memory.
+  // Memory that a copy between devices reads is not reused while there is other memory.
   void* const moved = pending(device().comm, 5000);
   const BufferRef other = space.allocate(5000, MemorySpace::For::tasks);
   EXPECT_TRUE(other->data() != moved || ran == 2);

@@ -1,5 +1,5 @@
-// What real drivers are strict about, and the device layer heeds: contexts of threads, the current
-// GPU, first uses and frees under capture; and how the host waits.
+// Rules of real drivers that the device layer follows: contexts of threads, the current GPU, first
+// uses and frees under capture; and the ways in which the host waits.
 #include <cuda.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -25,8 +25,8 @@ namespace {
 
 constexpr int kOps = 64;
 
-// What kOps operations allocate, each after the one before or each on its own; the simulator's
-// calls are in both.
+// The allocations of kOps operations, each pending after the one before or each awaited. The
+// simulator's own allocations are counted in both cases.
 std::int64_t allocated(bool pending) {
   Array x = full({256}, 1.f).block_until_ready();
   const std::int64_t before = allocations.load();

@@ -189,13 +189,13 @@ TEST_F(GraphPartsTest, ARingIsAPhaseAStep) {
   for (int s : sum) EXPECT_EQ(s, 20 * 15);
 }
 
-// As a plan has it: all copies first. A phase has one of the products, not all of them.
+// The order of a plan: all copies first. Each phase gets one of the products, not all of them.
 TEST_F(GraphPartsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
   constexpr std::size_t kSteps = 4;
   const auto name = [](const char* what, std::size_t step, std::size_t gpu) {
     return std::string(what) + " " + std::to_string(step) + " of " + std::to_string(gpu);
   };
-  std::vector<std::string> names;  // which tasks point to
+  std::vector<std::string> names;  // owns the names that tasks point to
   names.reserve(2 * kSteps * kGpus);
   CaptureScope capture(*backend);
   std::vector<std::vector<Event>> here(kSteps + 1, std::vector<Event>(kGpus));
@@ -481,7 +481,7 @@ TEST(LaunchThread, DoesWhatItIsGivenAndStops) {
   }
   ASSERT_TRUE(thread.start([](void*) { return cudaErrorInvalidValue; }, nullptr));
   EXPECT_EQ(thread.wait(), cudaErrorInvalidValue);
-  // Also where nobody waited for the last.
+  // The thread also stops if nobody waited for its last call.
   ASSERT_TRUE(thread.start([](void* p) { return cudaGetDevice(static_cast<int*>(p)); }, &gpu));
   thread.stop();
   EXPECT_FALSE(thread.start([](void*) { return cudaSuccess; }, nullptr));

@@ -141,7 +141,7 @@ TEST_F(Mma, LoadsTiles) {
   }
 }
 
-// Each thread copies 16 bytes and reads its neighbour's.
+// Each thread copies 16 bytes and reads those of its neighbour.
 __global__ void copy_and_read(const std::uint32_t* from, std::uint32_t* to, bool waits) {
   __shared__ uint4 place[32];
   const int lane = static_cast<int>(threadIdx.x);

@@ -1,5 +1,5 @@
-// What NCCL is asked for each collective on four GPUs of the simulator: the groups, their order,
-// counts, types and streams, the lifetimes of communicators, and what becomes of errors.
+// The calls of NCCL for each collective on four GPUs of the simulator: the groups, their order,
+// counts, types and streams, the lifetimes of communicators, and the handling of errors.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -207,7 +207,8 @@ TEST_F(NcclCalls, ACapturedProgramAsksOnce) {
   const std::vector<std::int32_t> wanted = {24, 32};
   EXPECT_EQ(f(x).to_vector<std::int32_t>(), wanted);
   EXPECT_EQ(f(x).to_vector<std::int32_t>(), wanted);  // captured
-  // Where each GPU has graphs of its own, no graph may have a group: it is called at each launch.
+  // If each GPU has its own graphs, no graph may contain a group, so that it is called at each
+  // launch.
   const char* graphs = std::getenv("SHMAP_GRAPHS");
   const bool calls_each_time = graphs != nullptr && std::string(graphs) == "per_gpu";
   int captured = 0;
@@ -249,7 +250,7 @@ TEST_F(NcclCalls, AnErrorOfWhatIsUnderWayEndsTheCommunicators) {
       ::testing::ExitedWithCode(0), "");
 }
 
-// At exit communicators go before the devices, but for those that a graph refers to.
+// At exit communicators are destroyed before the devices, except those that a graph refers to.
 TEST_F(NcclCalls, CommunicatorsOutliveTheirGraphs) {
   EXPECT_EXIT(
       {

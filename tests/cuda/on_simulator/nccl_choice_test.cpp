@@ -1,4 +1,4 @@
-// What carries a collective of four GPUs of the simulator, where the choice is free: by its bytes,
+// The choice of how a collective of four GPUs of the simulator is carried out: by its bytes,
 // eagerly and in plans, and by whether the GPUs reach each other's memory.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ constexpr int kRanks = 4;
 
 Mesh ring() { return make_mesh({kRanks}, "i"); }
 
-// Whether f of blocks of n floats asks NCCL for anything, at its third call.
+// True if f of blocks of n floats calls NCCL in its third call.
 template <class F>
 bool asks_nccl(F f, std::int64_t n, bool jitted, P out = P("i")) {
   auto mapped = shard_map(f, ring(), P("i"), out, {.check_vma = false});

@@ -61,7 +61,7 @@ NO_DEVICE(cuStreamGetCtx)
 NO_DEVICE(cuStreamSynchronize)
 NO_DEVICE(cuTensorMapEncodeTiled)
 
-// What a plan asks of its kernels before they run.
+// Functions that a plan calls before its kernels run.
 #define ACCEPT(name) \
   int name() { return 0; }
 ACCEPT(cuFuncSetAttribute)

@@ -1,5 +1,5 @@
-// What cuBLASLt is asked for by plans: terms, activations and places go along with the product, and
-// nothing of its size is copied or computed beside it.
+// The calls of cuBLASLt by plans: terms, activations and destinations are parts of the product's
+// call, and nothing of its size is copied or computed besides.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST_F(ProductCalls, AnAdditionIsOneOfTheProduct) {
   const Asked got = asked([&] { return f(x, w, c); });
   EXPECT_THAT(got.products, ElementsAre("cublasLtMatmul 3x5x29 batch 1 algorithm 0 adds"));
   EXPECT_THAT(got.others, IsEmpty());
-  // What nobody else has is added to where it lies.
+  // A product is added in place to a value that has no other owner.
   auto g = jit([](Array x, Array w, Array v) { return matmul(x, w) + matmul(x, v); });
   EXPECT_THAT(asked([&] { return g(x, w, w * 2); }).products,
               ElementsAre("cublasLtMatmul 3x5x29 batch 1 algorithm 0",

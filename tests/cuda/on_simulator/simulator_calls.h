@@ -1,4 +1,4 @@
-// What tests on the simulator ask of errors and of the log of calls.
+// Helpers of tests on the simulator for errors and for the log of calls.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -20,7 +20,7 @@ std::string text_of(F f) {
   return "nothing thrown";
 }
 
-// How many calls of the function the log has (shmap_sim::record_calls).
+// The number of calls of the function in the log (shmap_sim::record_calls).
 inline std::int64_t calls_of(const std::string& function) {
   const std::vector<std::string> all = shmap_sim::calls();
   return std::count_if(all.begin(), all.end(),

@@ -31,7 +31,7 @@ std::vector<std::int32_t> rotated(std::vector<std::int32_t> v, std::int64_t n) {
   return v;
 }
 
-// How many copies were asked for since record_calls(true), and the most bytes of one.
+// The number of copies since record_calls(true), and the most bytes of one copy.
 struct Copies {
   int count = 0;
   std::int64_t most = 0;
@@ -104,7 +104,7 @@ TEST_F(StagedLink, PlansAreReplayedWithBuffersOfTheirOwn) {
     EXPECT_EQ(shmap_sim::counts().pinned, before.pinned);
     EXPECT_EQ(shmap_sim::counts().streams, before.streams);
   }
-  // What the plan had is free for the next one.
+  // The memory of the plan is free for the next one.
   const auto again = jit(eager);
   for (int i = 0; i < 3; ++i) again(x).block_until_ready();
   const shmap_sim::Counts before = shmap_sim::counts();

@@ -1,4 +1,4 @@
-// What a failed task does to those that wait for it, to those that do not, and to the caller.
+// The effects of a failed task on tasks that wait for it, on tasks that do not, and on the caller.
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TYPED_TEST_P(FailureConformance, AnErrorPoisonsWhatWaitsForIt) {
     EXPECT_NO_THROW(beside.wait());  // ordered after it, but not made from it
     EXPECT_EQ(this->value(x), 3);
     EXPECT_EQ(this->value(y), this->mixed(4, 5));
-    // What comes after a failure works as before.
+    // Tasks after a failure work as before.
     this->mix(this->device(1).compute, this->at(x), 9, {}, cost).wait();
     EXPECT_EQ(this->value(x), this->mixed(3, 9));
   }

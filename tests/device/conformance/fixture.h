@@ -1,6 +1,6 @@
-// What the tests of a backend have in common: those of this folder are the conformance suite of the
-// device layer, what every backend has to do, whatever its executor. A backend instantiates each of
-// its suites with a Traits type:
+// Code that the tests of a backend share. Those of this folder are the conformance suite of the
+// device layer: every backend has to pass them, whatever its executor. A backend instantiates each
+// of the suites with a Traits type:
 //
 //   // The number and places of devices are those of SHMAP_DEVICES, after "cpu:".
 //   static std::unique_ptr<Backend> make(const std::string& devices, std::int64_t memory_limit);

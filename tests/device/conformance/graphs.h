@@ -1,4 +1,4 @@
-// What capture records and refuses; a launch does what running at once would have done.
+// Capture: what it records and refuses. A launch has the same effects as running at once.
 #pragma once
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -163,8 +163,8 @@ TYPED_TEST_P(StreamConformance, AGroupTaskWaitsForEventsAndFailsWithThem) {
                ValueError);
 }
 
-// What the streams say before a call about that call. Launches rely on it: they put args on the
-// stack.
+// A stream tells before a call whether the call will run at once. Launches rely on it, since they
+// put arguments on the stack.
 TYPED_TEST_P(StreamConformance, WhatIsSaidToRunAtOnceHasRunWhenTheCallReturns) {
   this->open("2");
   Stream* const stream = this->device(0).compute;
@@ -214,7 +214,7 @@ TYPED_TEST_P(StreamConformance, WhatIsSaidToRunAtOnceHasRunWhenTheCallReturns) {
   EXPECT_FALSE(stream->calls_at_enqueue());
 }
 
-// Where the backend gives no TaskEnd, the task ends with its run.
+// If the backend gives no TaskEnd, the task ends with its run.
 TYPED_TEST_P(StreamConformance, ATaskMayEndOnAnotherThread) {
   this->open("2");
   enum { begun = 1, ends = 2 };

@@ -1,4 +1,4 @@
-// What a user's program does first. Exits with 1 where the library answers wrongly.
+// The first steps of a user's program. Exits with 1 if the library answers wrongly.
 #include <iostream>
 
 #include "shmap/dtype.h"

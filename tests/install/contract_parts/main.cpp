@@ -1,5 +1,5 @@
-// What the published snippets show, in their spelling: compiled against the installed package, run,
-// and checked.
+// The published snippets in their spelling, compiled against the installed package, run and
+// checked.
 #include <shmap/shmap.h>
 
 #include <cstdio>
@@ -84,8 +84,8 @@ void donation(const Mesh& mesh) {
   }
 }
 
-// What is a tree: structs of these with defaults too, and none with members of other types, whether
-// or not they have defaults.
+// Trees: structs of arrays and trees, also with defaults. Structs with members of other types are
+// no trees, whether or not they have defaults.
 struct Inner {
   Array w;
   std::array<Array, 3> heads{};
