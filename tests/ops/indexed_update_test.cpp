@@ -98,7 +98,7 @@ TEST(IndexedUpdate, DonatesAnArrayGivenUp) {
   EXPECT_EQ((y - x).to_vector<float>()[3], 1);
 }
 
-// Each of them, of a box and of an index array, gives the bits of the operation on what x[...] is.
+// Each operation, with a box and with an index array, gives the bits of the operation on x[...].
 TEST(IndexedUpdate, IsTheOperationOnWhatIsRead) {
   const Array x = spread_values(7, {6, 5}, 0.5, 2), y = spread_values(8, {3, 5}, 0.5, 2);
   const Array rows = array<std::int32_t>({4, 0, 3}, {3});

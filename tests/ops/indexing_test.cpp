@@ -219,7 +219,7 @@ TEST(ArrayIndex, BroadcastsSeveral) {
 }
 
 TEST(ArrayIndex, ReadsThroughStartsOfABlock) {
-  // Each device takes the row that its own block names.
+  // Each device takes the row that its own block selects.
   const Mesh mesh = make_mesh({4}, {"i"});
   const Array table = reshape(arange(8, i32), {4, 2});
   auto f = shard_map(

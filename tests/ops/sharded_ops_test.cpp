@@ -187,7 +187,7 @@ TEST(ShardedOps, GiveTheValuesOfTheWhole) {
   }
 }
 
-// What a result's sharding is, and that nothing moved on the way.
+// Expects the sharding of the result, and that nothing was moved.
 void expect_stays(const PartitionSpec& from, const Op& op, const PartitionSpec& to) {
   SCOPED_TRACE(to_string(from) + " to " + to_string(to));
   const Array x =
@@ -258,7 +258,7 @@ TEST(ShardedOps, TheMostSplitOperandDecides) {
   EXPECT_EQ((b + a).sharding(), NamedSharding(mesh(), P("i", "j")));
 }
 
-// Of bools a sum over devices is their "or".
+// A sum of bools over devices is their "or".
 TEST(ShardedOps, ProductsOfBoolsOverASplitDim) {
   const Array a = array<bool>({true, false, true, true, false, false, true, false}, {8});
   const Array b = array<bool>({false, false, true, false, false, true, false, false}, {8});

@@ -25,7 +25,7 @@ std::vector<float> numbers(std::int64_t n) {
   return out;
 }
 
-// Where the elements of each line of dim `axis` of [outer, len, inner] come from.
+// The source indices of the sorted elements in each line of dim `axis` of [outer, len, inner].
 std::vector<std::int32_t> reference_order(const std::vector<float>& v, std::int64_t len,
                                           std::int64_t inner) {
   std::vector<std::int32_t> out(v.size());
@@ -78,7 +78,7 @@ TEST(SortOps, LongLines) {
   for (std::size_t i = 0; i < values.size(); ++i)
     sorted[i] = values[i / 70001 * 70001 + static_cast<std::size_t>(order[i])];
   EXPECT_EQ(sort(x).to_vector<float>(), sorted);
-  // By two keys: the second decides among the many equal first ones.
+  // Two keys: the second decides among the many equal first ones.
   Array in[2] = {x[0] > 0.f, x[0]};
   std::vector<float> low, high;
   for (std::size_t i = 0; i < 70001; ++i) (sorted[i] > 0 ? high : low).push_back(sorted[i]);
@@ -87,7 +87,7 @@ TEST(SortOps, LongLines) {
 }
 
 TEST(SortOps, SeveralKeys) {
-  // By the first, then by the second, and the third goes along.
+  // Sorts by the first operand, then by the second; the third goes along.
   Array in[3] = {array<std::int32_t>({2, 1, 2, 1, 2}, {5}), array<float>({3, 9, 1, 4, 1}, {5}),
                  array<std::int8_t>({0, 1, 2, 3, 4}, {5})};
   const std::vector<Array> out = bind_all(sort_p, in, SortParams(0, 2), {});

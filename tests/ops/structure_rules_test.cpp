@@ -224,7 +224,7 @@ TEST(ScatterAdd, OfManyElementsAsALoop) {
   Array in[] = {x, ints(at, {kUpdates, 1}), u};
   EXPECT_EQ(bind(scatter_add_p, in, p, {}).to_vector<float>(), want);
   EXPECT_EQ(x.to_vector<float>(), noise({kRows, kColumns}, f32, 1).to_vector<float>());
-  // In the operand's place.
+  // In the memory of the operand.
   Array own[] = {x + 0.f, ints(at, {kUpdates, 1}), u};
   EXPECT_EQ(bind(scatter_add_p, own, p, {}).to_vector<float>(), want);
 }

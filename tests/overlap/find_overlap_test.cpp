@@ -12,7 +12,7 @@
 namespace shmap {
 namespace {
 
-// Before anything reads it.
+// Set before anything reads the variable.
 const bool kForced = setenv("SHMAP_OVERLAP", "ring", 1) == 0;
 
 Mesh ring_mesh() { return make_mesh({4}, {"i"}); }
@@ -115,7 +115,7 @@ TEST(FindOverlap, WhatIsReadElsewhereStays) {
   EXPECT_EQ(times(product, "ppermute"), 0) << product;
 }
 
-// What is asked for as automatic has the form that is forced, its derivatives too.
+// Automatic products take the form that is forced, and so do their derivatives.
 TEST(FindOverlap, AutomaticProductsAreForced) {
   const auto f =
       shard_map([](Array x, Array w) { return all_gather_einsum("ij,jk->ik", x, w, "i"); },

@@ -1,5 +1,5 @@
-// What overlapped products are made of: n - 1 ppermutes, n products and no gather, forward and
-// backward; twice as many of half the size in two rings. Which form is taken, and who may say so.
+// The operations of overlapped products: n - 1 ppermutes, n products and no gather, forward and
+// backward; in two rings twice as many of half the size. Also the choice of the form.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -67,7 +67,7 @@ TEST(OverlapCounts, Gathers) {
                 kRanks);
   expect_counts(body(Overlap::ring, 1), P(none, "i"), P(none, "i"), P(none, "i"), {4, 16}, {16, 16},
                 1, kRanks);
-  // Of two halves: one's own part in one piece, the others' in two.
+  // Two halves: a device's own block is one product, each other block two.
   const auto both =
       shard_map(body(Overlap::two_rings, 0), ring_mesh(), {P("i"), P(none, "i")}, P(none, "i"));
   const Counts two = counts_of(both, zeros({24, 4}), zeros({4, 16}));

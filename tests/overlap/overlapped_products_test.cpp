@@ -313,7 +313,7 @@ TEST(Overlap, IntegersAndMixedTypes) {
             ints(Overlap::none).to_vector<std::int32_t>());
 }
 
-// Without casts of its own the library says which are missing, as for the plain form.
+// If the library adds no casts, its error says which are missing, as for the plain form.
 TEST(Overlap, ReplicatedOperandsAreCastAndSummedOver) {
   const Mesh mesh = make_mesh({2, 4}, {"y", "z"});
   const auto loss = [&](Overlap form) {

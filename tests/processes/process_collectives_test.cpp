@@ -52,7 +52,8 @@ T tree(std::vector<T> v, const std::function<T(T, T)>& op) {
   return v[0];
 }
 
-// What a sum of floats over all devices may be off by, on GPUs: each addition of magnitudes rounds.
+// The largest error of a sum of floats over all devices on GPUs: each addition of magnitudes
+// rounds.
 template <class T>
 double sum_bound(const Blocks<T>& in) {
   double sum = 0;
@@ -415,7 +416,7 @@ TEST(ProcessArrays, PutGatherReshardAndRead) {
   }
   EXPECT_THAT(debug::draw_array_sharding(x),
               testing::HasSubstr("PU " + std::to_string(device_count() - 1)));  // everywhere
-  // On a device of process 0, where the others cannot read it.
+  // The array is on a device of process 0, where the others cannot read it.
   const Array there = device_put(x, devices().front());
   if (process_index() == 0) {
     EXPECT_EQ(there.to_vector<float>(), values);
@@ -425,7 +426,7 @@ TEST(ProcessArrays, PutGatherReshardAndRead) {
     EXPECT_THROW((there[{0, 0}].item<float>()), ValueError);
     EXPECT_EQ(there.addressable_shards().size(), 0u);
   }
-  // Each process gives its own part alone: the others are not read.
+  // Each process gives only its own part; other elements are not read.
   const Array rows = device_put(host, NamedSharding(line().mesh, P("i")));
   std::vector<float> mine(values.size(), -1.f);
   for (const Shard& shard : rows.addressable_shards()) {
@@ -435,7 +436,7 @@ TEST(ProcessArrays, PutGatherReshardAndRead) {
   }
   const Array joined = device_put(array<float>(mine, {8, 8}), NamedSharding(line().mesh, P("i")));
   EXPECT_EQ(process_allgather(joined).to_vector<float>(), values);
-  // Or makes its own blocks, and asks for no others.
+  // A process makes its own blocks and is asked for no others.
   std::size_t made = 0;
   const Array called = make_array_from_callback<float>(
       {8, 8}, NamedSharding(line().mesh, P("i")),
@@ -485,7 +486,7 @@ TEST(ProcessArrays, HostControlFlowAndLoops) {
   const auto fast = jit(mapped);
   for (int i = 0; i < 5; ++i) {
     const Array z = i == 0 ? mapped(full({8}, 1.f)) : fast(full({8}, 1.f));
-    // Of the rows (four, of eight devices) the first two sum twice.
+    // Of the rows (four, with eight devices) the first two sum twice.
     const auto rows = static_cast<float>(grid.sizes[0]);
     EXPECT_EQ(z.to_vector<float>()[0], std::min(rows, 2.f) * 4 + std::max(rows - 2, 0.f) * 102);
   }

@@ -54,12 +54,12 @@ void stop_for(std::chrono::microseconds time) {
   raise(SIGSTOP);
 }
 
-// What is told of the job's failure, and how often.
+// Counts how often it is told of the job's failure.
 class Listener final : public FaultListener {
  public:
   void listen() { Processes::joined()->exchanges().tell_of_fault(*this); }
   void job_failed(const std::string&) noexcept override { ++times_; }
-  // As soon as it was told, and a while longer.
+  // Waits until it is told, and a while longer.
   int times() const {
     for (int ms = 0; ms < 2000 && times_ == 0; ++ms) wait();
     for (int ms = 0; ms < 20; ++ms) wait();
@@ -72,7 +72,7 @@ class Listener final : public FaultListener {
 };
 Listener first_listener, second_listener, late_listener;
 
-// Of this program.
+// The folder of this program.
 std::filesystem::path folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
@@ -81,7 +81,7 @@ std::filesystem::path folder() {
   for (std::atomic<unsigned> n{0};;) n.fetch_add(1);
 }
 
-// What goes wrong before the process has joined the others.
+// Faults before the process has joined the others.
 void at_start(const std::string& fault) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
@@ -116,8 +116,8 @@ void at_start(const std::string& fault) {
   }
 }
 
-// What is the same but for the program around it: `otherwise` in the process that is faulty.
-// False where `fault` is another one.
+// Runs programs that are the same in all processes except for `otherwise` in the faulty process.
+// False if `fault` is another one.
 bool run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   const Array x = device_put(ones({2 * mesh.size()}), NamedSharding(mesh, P("i")));
   const auto sums = [&](auto before) {
@@ -266,7 +266,7 @@ int run(const std::string& fault, bool replays) {
       (here ? columns : rows)(ones({each})).block_until_ready();
     }
     if (fault == "permutation") turn(here ? -1 : 1)(x).block_until_ready();
-    // In turns, so that the next collective after one that was left out is another.
+    // Two collectives alternate, so that the one after a skipped collective is different.
     if (here && fault == "kill_after") summed(x).block_until_ready(), raise(SIGKILL);
     const Array y = step % 2 == 0 ? summed(x) : largest(x);
     const float wanted = step % 2 == 0 ? static_cast<float>(n) : 1.f;

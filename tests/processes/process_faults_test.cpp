@@ -1,6 +1,6 @@
-// What happens to a job when one of its processes goes wrong: it is named, with the collective that
-// waits for it, and the job ends, soon, with another exit code than 0. On CPU devices, and, as
-// SHMAP_DEVICES says, on simulated GPUs, one of each process.
+// Faults of one process of a job: an error names the process and the collective that waits for it,
+// and the job ends soon, with an exit code other than 0. On CPU devices and, if SHMAP_DEVICES says
+// so, on simulated GPUs, one per process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ Outcome job(const std::string& fault, const std::string& warn = "1",
   return outcome;
 }
 
-// Whoever gets the first message that does not fit says so: process 1 itself, or another one.
+// The process that gets the first message that does not fit reports it: process 1 or another one.
 const auto kNamesTheFirst = HasSubstr("process 1");
 
 class ProcessFaults : public testing::Test {
@@ -111,8 +111,8 @@ TEST_F(ProcessFaults, ReplaysHearOfItToo) {
   }
 }
 
-// Two processes with a core each: a small exchange ends where it begins, and where it does not, its
-// fault is named as ever.
+// Two processes with a core each. A small exchange ends in the call that begins it; if it does not,
+// its fault is named as always.
 TEST_F(ProcessFaults, TwoProcessesThatKeepInStep) {
   Outcome o = job("none jit", "1", "3", 2);
   EXPECT_EQ(o.status, 0) << o.output;
@@ -155,7 +155,7 @@ TEST_F(ProcessFaults, OneThatDoesSomethingElse) {
   }
 }
 
-// Those too that listen only when the job has failed.
+// Also listeners that listen only after the job has failed.
 TEST_F(ProcessFaults, EachListenerIsToldOnce) {
   EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));
 }

@@ -59,7 +59,7 @@ TEST_F(ProcessFiles, EveryLayoutWritesTheSameBytesAndReadsTheOthers) {
     const auto o = run(p, d, "load", dir_ / (p == 4 ? "1" : "4"));
     EXPECT_EQ(o.status, 0) << p << ": " << o.output;
   }
-  // By fewer devices than wrote it.
+  // Fewer devices load the file than wrote it.
   const auto o = run(2, 2, "load", dir_ / "2");
   EXPECT_EQ(o.status, 0) << o.output;
 }

@@ -20,7 +20,7 @@ class ProcessLarge : public testing::Test {
     if (std::getenv("SHMAP_TEST_LARGE") == nullptr) GTEST_SKIP() << "SHMAP_TEST_LARGE is not set";
     ASSERT_EQ(devices().size(), 2u);
   }
-  // What stands at a place of the block of that rank.
+  // The element at a position of that rank's block.
   static std::uint8_t value(std::int64_t rank, std::int64_t row, std::int64_t column) {
     return static_cast<std::uint8_t>(rank * 101 + row * 7 + column * 3);
   }

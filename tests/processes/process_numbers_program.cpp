@@ -34,7 +34,7 @@ void random_numbers(const Mesh& mesh) {
   print("uniform", split([](Array k) { return random::uniform(k, {40}); })(key));
   print("normal", split([](Array k) { return random::normal(k, {40}); })(key));
   print("randint", split([](Array k) { return random::randint(k, {40}, 0, 1000); })(key));
-  // Of the whole, asked for by its sharding: the slices of the dense bits.
+  // An array that is split by its sharding has the slices of the dense array.
   const Array dense = random::normal(key, {64, 8});
   const Array sharded = device_put(dense, NamedSharding(mesh, P("i")));
   print("dense", sharded);

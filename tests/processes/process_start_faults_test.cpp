@@ -28,7 +28,7 @@ class ProcessStartFaults : public testing::Test {
     setenv("SHMAP_COLLECTIVE_WARN_SEC", "1", 1);
     setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "3", 1);
   }
-  // Of 4 processes with 2 devices each.
+  // Runs a job of 4 processes with 2 devices each.
   JobOutcome job(const std::string& fault) const {
     JobOutcome outcome = run_processes(program_, fault, 4, 2);
     EXPECT_THAT(outcome.output, Not(HasSubstr("WRONG VALUE")));
@@ -99,7 +99,7 @@ TEST_F(ProcessStartFaults, OneThatDiesAtAnyMoment) {
 TEST_F(ProcessStartFaults, WhatOverrunsItsDeadlineIsWrittenDown) {
   if (std::system("command -v python3 > /dev/null") != 0)
     GTEST_SKIP() << "python3 is not installed";
-  // Without deadlines of the library's own, process 0 waits forever for process 1, which loops.
+  // The library has no deadlines here: process 0 waits forever for process 1, which loops.
   setenv("SHMAP_COLLECTIVE_WARN_SEC", "0", 1);
   setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "0", 1);
   const JobOutcome o = run_processes(program_, "stuck", 2, 1, 10);

@@ -1,5 +1,5 @@
-// Who handles what comes from other processes, counted rather than timed (a busy machine makes
-// every time long): under mpirun (tests/CMakeLists.txt).
+// Counts which threads handle messages of other processes (times would depend on how busy the
+// machine is): under mpirun (tests/CMakeLists.txt).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class ProcessTurns : public testing::Test {
     if (Processes::joined() == nullptr)
       GTEST_SKIP() << "this test needs several processes, and this is one";
   }
-  // Whether the messages between all processes go through memory.
+  // True if the messages between all processes go through shared memory.
   static bool linked() {
     const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
     if (memory != nullptr && std::string(memory) == "0") return false;
@@ -52,7 +52,7 @@ TEST_F(ProcessTurns, WhoeverWaitsTakesWhatComes) {
   for (int i = 0; i < kCalls; ++i) sum(x).block_until_ready();
   EXPECT_EQ(sum(x).to_vector<float>(), std::vector<float>(2, static_cast<float>(n_)));
   const Exchanges::Turns after = exchanges().turns();
-  // One more sleep may have begun before.
+  // One sleep more may have begun before.
   EXPECT_LE(after.wakes - before.wakes,
             after.hand_overs - before.hand_overs + after.sleeps - before.sleeps + 1);
   EXPECT_GE(after.taken_by_thread + after.taken_by_others,
@@ -107,9 +107,9 @@ TEST_F(ProcessTurns, ValuesAreTheSameInAnyRhythm) {
   for (const Array& s : sums) EXPECT_EQ(s.to_vector<float>()[0], static_cast<float>(n_));
 }
 
-// Each process comes to each call at another time, so that the messages of an exchange come before
-// it begins, while its thread looks and later, some beside those of the next one: what is added
-// where it lies, and what is copied meanwhile, are of this call.
+// The processes come to each call at different times, so that messages of an exchange come before
+// it begins, while its thread looks, and later, some together with those of the next exchange.
+// Values that are added in place, and values that are copied meanwhile, must be those of this call.
 TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
   const Mesh mesh = make_mesh({n_}, "i");
   const auto all = jit(shard_map(
@@ -183,14 +183,14 @@ TEST_F(ProcessTurns, WhatNobodyWaitsForEndsToo) {
   }
 }
 
-// One wait for many collectives takes longer than a thread looks in vain. While messages come it
-// goes on looking, and hands over nothing. A busy machine makes pauses between messages, so that
-// one of many rounds has to show it.
+// A wait for many collectives takes longer than a thread looks in vain. While messages come the
+// thread must go on looking and hand over nothing. A busy machine makes pauses between messages, so
+// that one of many rounds has to show it.
 TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
   if (!linked()) GTEST_SKIP() << "messages go through MPI";
   constexpr auto kInVain = std::chrono::microseconds(300);  // as in core/cpu/executor/waiting.h
   const Mesh mesh = make_mesh({n_}, "i");
-  // Its root needs nothing of the others, so that it begins them all at once.
+  // The root needs nothing from the others, so that it begins all broadcasts at once.
   const auto broadcast = jit(shard_map(
       [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); }, mesh, {P("i")}, P("i")));
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
@@ -236,7 +236,7 @@ TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
       }
     }
     most = std::max(most, exchanges().turns().at_once - before);
-    // All processes go on until the root has done it.
+    // All processes go on until the root has reached it.
     const Array root =
         device_put(full({n_}, static_cast<float>(most)), NamedSharding(mesh, P("i")));
     most = static_cast<std::int64_t>(

@@ -22,7 +22,7 @@ class SharedHeapTest : public testing::Test {
     ASSERT_NE(heap_, nullptr);
     EXPECT_EQ(SharedHeap::of_process(), heap_);
   }
-  // What the file takes of the machine's memory.
+  // The bytes of the machine's memory that the file occupies.
   static std::int64_t held() {
     struct stat s;
     EXPECT_EQ(fstat(heap_->file(), &s), 0);
@@ -57,7 +57,7 @@ TEST_F(SharedHeapTest, WhatIsFreedIsGivenBackAndHandedOutAgain) {
   heap_->free(first, kBytes);
   heap_->free(second, kBytes);
   EXPECT_LT(held(), kBytes);
-  // As one run again.
+  // The two blocks are one free range again.
   void* both = heap_->allocate(2 * kBytes);
   EXPECT_EQ(both, first);
   EXPECT_EQ(*static_cast<char*>(both), 0);

@@ -117,7 +117,7 @@ TEST_F(FusedRandom, GivesWhatOperationsGiveOneByOne) {
       key);
 }
 
-// What a call gives to somebody as it is has to be stored, and is read by the rest.
+// Bits that are a result must be stored, and are then read by the rest of the program.
 TEST_F(FusedRandom, BitsThatAreAResultAreStored) {
   const Array key = random::key(5);
   const auto f = [](Array k) {
@@ -142,7 +142,7 @@ TEST_F(FusedRandom, KeysOfABatchAreFusedByRows) {
     EXPECT_EQ(bytes_of(got[i]), bytes_of(dropout(keys[i], x[i])));
 }
 
-// Each device draws its block of what is split, in the same kernel.
+// Each device draws its block of a split value in the same kernel.
 TEST_F(FusedRandom, BlocksOfASplitMaskAreNeverStored) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array key = random::key(13), x = reshape(arange(16 * 64), {16, 64});

@@ -67,8 +67,8 @@ TEST(RandomGrad, OfTinyAndLargeParameters) {
     EXPECT_TRUE(std::isfinite(got[i])) << i;
     EXPECT_NEAR(got[i], want[i], 1e-2f * std::abs(want[i])) << i;
   }
-  // Of large a the sample is a + z sqrt(a) and its slope 1 + z / (2 sqrt(a)): nearly, and so on
-  // both sides of where the closed form begins.
+  // For large a the sample is nearly a + z sqrt(a), and its slope 1 + z / (2 sqrt(a)): below and
+  // above the limit from which on the closed form is used.
   const Array large = array<double>({9e5, 1.1e6, 1e8, 1e12}, {4});
   const Array z = (draw(large) - large) / sqrt(large);
   const std::vector<double> near = (1 + z / (2 * sqrt(large))).to_vector<double>();

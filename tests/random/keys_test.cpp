@@ -230,7 +230,7 @@ TEST(Samplers, AreDifferentiatedByTheirParameters) {
   const auto width = [&](Array hi) { return sum(random::uniform(key, {8}, f32, 0.f, hi)); };
   EXPECT_NEAR(grad(width)(Array(2.f)).item<float>(), sum(random::uniform(key, {8})).item<float>(),
               1e-5);
-  // With a key among the arguments.
+  // A key is among the arguments.
   const auto loss = [](Array w, Array k) { return sum(w * random::normal(k, {4})); };
   EXPECT_EQ(grad(loss)(ones({4}), key).to_vector<float>(),
             random::normal(key, {4}).to_vector<float>());

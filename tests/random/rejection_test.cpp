@@ -59,7 +59,7 @@ TEST(Rejection, OfTheOriginalModeUnderTransforms) {
   const extend::GeneratorKey key = random::key(3, "threefry2x32_original");
   const Array a = array<float>({.5f, 2, 9, 30}, {4});
   const Array want = random::gamma(key, a);
-  // In a body, whose blocks have no keys of their own: one key gives all devices the same.
+  // In a body whose blocks have no keys of their own, one key gives all devices the same sample.
   const Mesh mesh = make_mesh({2}, {"i"});
   const auto body = [](extend::GeneratorKey k, Array x) { return random::gamma(k, x); };
   const Array got = shard_map(body, mesh, {P(), P()}, P())(key, a);

@@ -52,7 +52,7 @@ TEST(ThreefryVectors, SeedsAreBothWordsOfAKey) {
   EXPECT_THAT(words(random::key(1)), ElementsAre(0u, 1u));
   EXPECT_THAT(words(random::key((std::int64_t{1} << 31) + 99)), ElementsAre(0u, 2147483747u));
   EXPECT_THAT(words(random::key((std::int64_t{1} << 33) + 5)), ElementsAre(2u, 5u));
-  // Of 32 bits, as all seeds are in JAX's 32-bit mode.
+  // Seeds of 32 bits, as all seeds are in JAX's 32-bit mode.
   EXPECT_THAT(words(random::key(full({}, -1, i32))), ElementsAre(0u, 4294967295u));
   EXPECT_THAT(words(random::key(full({}, -2, i32))), ElementsAre(0u, 4294967294u));
 }

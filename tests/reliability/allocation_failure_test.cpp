@@ -232,7 +232,7 @@ TEST(AllocationFailure, IsCleanWhereverItComes) {
   EXPECT_GE(failing, 35);
 }
 
-// One memory space only: its name is in the text.
+// The fault is in one memory space only, whose name is in the text.
 TEST(AllocationFailure, NamesTheMemorySpace) {
   const Inputs in = inputs();
   const auto spaces = runtime().backend().spaces();

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// The mistakes that newcomers make most, with the whole text of each message, held against
+// The mistakes that newcomers make most, with the whole text of each message, compared with
 // tests/golden/common_mistakes.txt: whoever changes a message reads it there as its reader will.
 // With SHMAP_TEST_WRITE_GOLDEN set the file is written instead. Lines of this file are "LINE".
 #include <gtest/gtest.h>

@@ -171,7 +171,7 @@ const std::vector<Op>& ops() {
   return list;
 }
 
-// What must have an element to choose from.
+// Operations that need an element to choose from.
 const std::vector<Op>& choosing_ops() {
   static const std::vector<Op> list = {
       {"max", [](const Array& x) { return Arrays{max(x, 1)}; }},
@@ -280,7 +280,7 @@ TEST(EmptyShapes, NothingToChooseFromIsAnError) {
 struct Collective {
   const char* name;
   std::function<Array(const Array&, const Axes&)> run;
-  // Of a block's extents and the number of ranks.
+  // arguments: a block's extents and the number of ranks
   std::function<Shape(const Shape&, std::int64_t)> shape;
 };
 

@@ -94,7 +94,7 @@ TEST(Exit, FromAnotherThreadWhileTheFirstProductRuns) {
   }
 }
 
-// What is queued and nobody reads is never run: it would take a core half a minute.
+// Queued work that nobody reads is never run: it would take a core half a minute.
 TEST(Exit, LeavesWhatIsQueued) {
   if (test::gpus_are_simulated())
     GTEST_SKIP() << "a simulated GPU runs its queued work when it is polled";
@@ -153,7 +153,7 @@ TEST(Exit, TheFirstProductOfAll) {
   }
 }
 
-// What a program prints is seen, though nobody waits for it and it is not computed yet.
+// The output of a program's prints is seen even if nobody waits for it and it is not computed yet.
 TEST(Exit, PrintsWhatIsStillBeingComputed) {
   for (const char* executor : executors()) {
     for (const bool elsewhere : {false, true}) {

@@ -38,7 +38,7 @@ float program() {
 }
 constexpr float kWanted = 3 * 512;
 
-// What `program` comes to where the n-th allocation fails, and then without failures.
+// Runs `program` with a failure of the n-th allocation, and then without failures.
 ChildResult with_failure(const char* executor, long n, Failing failing) {
   return in_child(
       {{"SHMAP_EXECUTOR", executor}, {"SHMAP_WORKERS", "2"}, {"SHMAP_DEVICES", "cpu:8"}}, [&] {
@@ -72,7 +72,8 @@ TEST_P(FirstUse, MayFailAtAnyAllocation) {
     dlopen(one_dnn, RTLD_NOW | RTLD_LOCAL);
   const auto [executor, failing] = GetParam();
   int failures = 0;
-  // All of the first ones, in which the primitives are registered, then fewer and fewer.
+  // Every one of the first allocations fails in turn (primitives are registered then), and fewer
+  // and fewer of the later ones.
   for (long n = 1;; n += 1 + n / 32) {
     ASSERT_LT(n, 100'000) << "the program never passes";
     const ChildResult r = with_failure(executor, n, failing);

@@ -172,7 +172,7 @@ class Draw {
     const std::size_t at = at_;
     return {what + " of " + name(at), [at, f](const Pool& pool) { return f(pool[at]); }};
   }
-  // Another value that `fits`, or npos.
+  // Returns another value that `fits`, or npos.
   template <class F>
   std::size_t partner(F fits) {
     for (int attempt = 0; attempt < 6; ++attempt)

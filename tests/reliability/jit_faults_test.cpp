@@ -1,6 +1,6 @@
 // shmap-test: devices
 // Failures of programs that are captured and replayed: kernels that throw, memory that is short.
-// They come once, say where, and the next call works.
+// Errors come once and name their source, and the next call works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

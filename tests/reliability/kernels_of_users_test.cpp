@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kExecutors[] = {"inline", "async", "seeded:3"};
-// At most a few microseconds of work, which runs where it is enqueued; and work for the workers.
+// At most a few microseconds of work, which runs at enqueue; and more, which workers run.
 constexpr std::int64_t kSizes[] = {64, std::int64_t{1} << 22};
 
 Array with_kernel(const Array& x, std::function<void()> run) {
@@ -75,7 +75,7 @@ TEST(KernelOfUsers, ThatWaitsIsAnErrorAndNoDeadlock) {
               jit(twice)(other).block_until_ready();
               const std::string text =
                   error_of([&] { with_kernel(other, [&] { c.wait(other); }).block_until_ready(); });
-              // What failed has held nothing up: the next call is right.
+              // The failed task holds nothing up: the next call is right.
               std::printf("%s\n%g", text.c_str(),
                           static_cast<double>(sum(ones({8}) + 1.f).item<float>()));
             });
@@ -146,8 +146,8 @@ TEST(KernelOfUsers, ThatNeverEndsIsNamedByTheWaitAndAtExit) {
   EXPECT_THAT(at_exit, HasSubstr("It ends without them now"));
 }
 
-// On every device at once, so that all workers are stuck; and the line, which an op of the
-// library's has.
+// The kernels run on every device at once, so that all workers are stuck. An op of the library's
+// also has its line in the text.
 TEST(KernelOfUsers, ThatNeverEndIsNamedOnAllWorkers) {
   auto environment = kShort;
   environment.push_back({"SHMAP_FAULT", "kernel@3#2:sleep=30000"});
@@ -167,7 +167,7 @@ TEST(KernelOfUsers, ThatNeverEndIsNamedOnAllWorkers) {
   EXPECT_THAT(error, HasSubstr("kernels_of_users_test.cpp:" + std::to_string(line)));
 }
 
-// What runs on the thread that calls it cannot be taken away from it, but is named.
+// A kernel that runs on the calling thread cannot be taken away from it, but is named.
 TEST(KernelOfUsers, ThatKeepsItsCallerIsNamed) {
   for (const char* executor : kExecutors) {
     auto environment = kShort;

@@ -1,7 +1,7 @@
 // shmap-test: gpu
-// What a process as a whole may do wrong: fork after use, environment variables that cannot be
-// read, signals, several processes at once, one core for all. Each case runs in a child, so that
-// this process never uses a device.
+// Mistakes of a process as a whole: fork after use, environment variables that cannot be read,
+// signals, several processes at once, one core for all. Each case runs in a child, so that this
+// process never uses a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -71,7 +71,8 @@ TEST(Fork, AfterUseIsAClearErrorInTheChild) {
           throw Error("no clear error in the forked child, signal " + std::to_string(inner.signal) +
                       ": " + inner.output);
       }
-      // What was there before the fork is plain memory, which the child may read; on GPUs nobody's.
+      // Values from before the fork are in plain memory, which the child may read; on GPUs nobody
+      // may.
       const ChildResult idle = in_child({}, [&] {
         Array copy = x;
         if (copy.to_vector<std::int32_t>().back() != 8) throw Error("another value");
@@ -173,7 +174,8 @@ TEST(Environment, IsReadWholeAlsoWhereOptionsAreStronger) {
   EXPECT_THAT(r.output, HasSubstr("tpu:8"));
 }
 
-// What getenv reads in other threads: the list, the addresses of its entries, and their texts.
+// The data that getenv reads in other threads: the list, the addresses of its entries, and their
+// texts.
 std::vector<std::pair<const char*, std::string>> environment_entries() {
   std::vector<std::pair<const char*, std::string>> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry, *entry);
@@ -302,7 +304,7 @@ TEST(Launcher, ProcessesThatCannotMeetAreRefused) {
   }
 }
 
-// What UnderMpirun starts; disabled, since it is no test by itself.
+// The program that UnderMpirun starts; disabled, since it is not a test by itself.
 TEST(Launcher, DISABLED_Program) { EXPECT_EQ(small_program(), kWanted); }
 
 std::string output_under_mpirun(int processes, const char* options = "") {

@@ -114,8 +114,8 @@ std::int64_t address_space() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// With too little room OpenBLAS would ask for its buffers for ever. (With less than this there is
-// none for the code of the libraries themselves.)
+// With too little memory OpenBLAS would ask for its buffers for ever. (With even less there would
+// be none for the code of the libraries.)
 TEST(AddressSpace, MayBeTooSmallForLibraries) {
   for (const std::int64_t more : {120, 150, 200, 300, 600, 2000}) {
     SCOPED_TRACE(more);
@@ -132,7 +132,7 @@ TEST(AddressSpace, MayBeTooSmallForLibraries) {
           std::printf("right");
         });
     EXPECT_EQ(r.signal, 0) << r.output;
-    // Or an error that says what there was too little of.
+    // Otherwise an error says which memory was short.
     EXPECT_THAT(r.output, AnyOf(HasSubstr("right"), HasSubstr("memory"), HasSubstr("bad_alloc")));
   }
 }

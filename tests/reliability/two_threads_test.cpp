@@ -1,6 +1,6 @@
 // Two threads that use the same devices: eager ops and mapped functions with collectives, 10,000
-// iterations in all, each result checked. Runs in child processes, once for
-// each way to place and run; under ThreadSanitizer too.
+// iterations in all, each result checked. Runs in child processes, once for each placement and
+// executor; under ThreadSanitizer too.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -24,7 +24,7 @@ bool places_are_known() {
   return executor == nullptr || std::string(executor).rfind("seeded", 0) != 0;
 }
 
-// Which of the blocks of `part` lie in those of `whole`.
+// The number of blocks of `part` that share the buffer of the block of `whole`.
 int views(const Array& whole, const Array& part) {
   int n = 0;
   for (std::size_t p = 0; p < stored_of(part)->blocks().size(); ++p)

@@ -187,7 +187,7 @@ TEST(InABody, VaryingLoopsInVaryingBranches) {
               ElementsAre(-1, 1, -1, 3, -1, 5, -1, 7));
 }
 
-// What varies over 'i' alone is stored once for the devices along 'j', also where only some of
+// A value that varies over 'i' only is stored once for the devices along 'j', even if only some of
 // these take the branch.
 TEST(InABody, DecisionsOverOtherAxesInVaryingBranches) {
   const Array over_j = array<float>({1, -1}, {2}), over_i = array<float>({1, -2, 3, -4}, {4});
@@ -290,7 +290,7 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
   const auto in_loop = {"psum over 'i' inside a while_loop whose condition varies"};
   expect_error<CollectiveError>([&] { loop(arange(8) * 1.f); }, in_loop);
   expect_error<CollectiveError>([&] { make_jaxpr(loop)(arange(8) * 1.f); }, in_loop);
-  // Under a predicate that is the same everywhere all of them meet.
+  // Under a predicate that is the same on all devices all of them meet.
   const auto fine = [](Array x) {
     return cond(
         psum(sum(x), "i") > 3.f, [](Array a) { return a * 0.f + psum(a, "i"); },

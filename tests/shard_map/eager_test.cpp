@@ -261,7 +261,7 @@ TEST(Memory, AReplicatedArgumentIsStoredOnceASpace) {
   reset_counters();
   const Array y = shard_map(identity, mesh42(), P(), P())(x);
   const Counters c = counters();
-  // One space has it already; the others take a copy each.
+  // One space has the value already; each other space takes a copy.
   EXPECT_EQ(c.copied_bytes % bytes, 0);
   EXPECT_LT(c.copied_bytes / bytes, 8);
   EXPECT_EQ(c.copied_bytes / bytes, c.allocations);

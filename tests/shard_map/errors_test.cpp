@@ -1,5 +1,5 @@
 // shmap-test: devices
-// What shard_map refuses, and how it says so: argument path, shape, spec, axis, sizes and the
+// The errors of shard_map and their texts: argument path, shape, spec, axis, sizes and the
 // remedy.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
@@ -317,14 +317,14 @@ TEST(InputErrors, OnOtherDevices) {
   };
   EXPECT_EQ(text_of([&] { twice(x); }), want);
   EXPECT_EQ(text_of([&] { jit(twice)(x); }), want);
-  // What a body closes over, too.
+  // The same for a value that a body closes over.
   const auto closes = shard_map([&](Array b) { return b + there; }, right, P(), P());
   const std::string closed = text_of([&] { closes(x); });
   EXPECT_NE(closed.find("a value that the body closes over of type f32[8,8] is placed on"),
             std::string::npos)
       << closed;
   EXPECT_EQ(text_of([&] { jit(closes)(x); }), closed);
-  // The same devices in another mesh are no other devices.
+  // The same devices in another mesh are not other devices.
   const Mesh whole = make_mesh({4, 2}, {"i", "j"}), flat = make_mesh({8}, {"k"});
   const auto g = shard_map([](Array b) { return b * 1.f; }, flat, P("k"), P("k"));
   const Array y = device_put(x, NamedSharding(whole, P("i", "j")));
@@ -332,7 +332,7 @@ TEST(InputErrors, OnOtherDevices) {
   EXPECT_EQ(jit(g)(y).to_vector<float>(), x.to_vector<float>());
 }
 
-// Where the function was made and where it was called.
+// The texts have the line where the function was made and the line where it was called.
 TEST(InputErrors, NameBothLines) {
   const int made = __LINE__ + 1;
   const auto f = shard_map([](Array a, Array) { return a; }, mesh42(), P("i"), P("i"));

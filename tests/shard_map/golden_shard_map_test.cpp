@@ -88,7 +88,7 @@ Array ring_matmul(Array lhs, Array rhs) {
 }
 
 using Program = Arrays (*)(Call&);
-// By name, or by the part of the name before "/".
+// The programs by name, or by the part of the name before "/".
 const std::map<std::string, Program>& programs() {
   const auto identity = [](Call& call) { return call.one<1>([](Array x) { return x; }); };
   static const std::map<std::string, Program> table = {

@@ -77,7 +77,7 @@ TEST(GradientNested, ALoopOverValuesThatHaveNoTangentClosesOverAnArgument) {
           mesh8(), P("i"), P(), options)(ones({24}));
     };
   };
-  // Of rows of ones: c = 0, 1, w + 1, and the sum of c w is w + w² + w.
+  // With rows of ones: c = 0, 1, w + 1, and the sum of c w is w + w² + w.
   expect_gradient(f({}), f(legacy), Floats{64}, full({}, 3.f));
 }
 
@@ -114,8 +114,9 @@ TEST(GradientNested, ACustomRuleInTheBody) {
   expect_gradient(f({}), f(legacy), Floats(4, 3), arange(4));
 }
 
-// Where the predicate varies, what branches close over is cast outside of them, and their programs
-// are traced anew: calls in them keep the rules, which give other than the functions' derivatives.
+// If the predicate varies, values that branches close over are cast outside of them, and the
+// branches are traced anew: calls in them keep their custom rules, which differ from the functions'
+// derivatives.
 TEST(GradientNested, CustomRulesInBranchesOnABlock) {
   const auto by_jvp =
       custom_jvp([](Array v) { return 2.f * v; },
@@ -144,9 +145,9 @@ TEST(GradientNested, CustomRulesInBranchesOnABlock) {
   expect_gradient(f(by_vjp, {}), f(by_vjp, legacy), Floats(3, 11), w);
 }
 
-// Without casts of the library's own the branches take an argument that is the same on all devices.
-// The branches of the derivative vary as the predicate does, and so does the map that is known by
-// the second rule of the custom_vjp alone.
+// If the library adds no casts, the branches take an argument that is the same on all devices. The
+// branches of the derivative vary as the predicate does, and so does the map that only the second
+// rule of the custom_vjp defines.
 TEST(GradientNested, ACustomRuleOfAnInvariantArgumentInABranchOnABlock) {
   const auto by_vjp = custom_vjp([](Array v) { return 2.f * v; },
                                  [](Array v) {
@@ -169,7 +170,7 @@ TEST(GradientNested, ACustomRuleOfAnInvariantArgumentInABranchOnABlock) {
   expect_gradient(f({.auto_pbroadcast = false}), f(legacy), Floats(3, 36), w);
 }
 
-// What the body closes over is an argument with the spec P().
+// A value that the body closes over is an argument with the spec P().
 TEST(GradientNested, AClosedOverValueIsAnArgument) {
   const auto body = [](Array w, Array b) { return psum(sum(sin(w * b)), "i"); };
   const auto closed = [body](Array w, Array x) {

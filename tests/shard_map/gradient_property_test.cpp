@@ -16,8 +16,8 @@ namespace {
 
 using namespace test;
 
-// One random body with its mesh, specs and arguments: some go through the specs, others are
-// captured by the body.
+// Checks a random body with its mesh, specs and arguments. Some arguments go through the specs; the
+// body captures the others.
 void run_case(unsigned number) {
   static const std::vector<Extents> meshes = {{1},    {1, 2}, {2, 2}, {2, 4},
                                               {4, 2}, {8},    {2, 1}, {4}};

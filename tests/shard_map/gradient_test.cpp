@@ -132,7 +132,7 @@ TEST(Gradient, Example3TheCursedIdentityStaysEmpty) {
     EXPECT_EQ(text, text_of(f, x));
   expect_collectives(ttt, {}, arange(3));
 
-  // As pmap had it, it grows by a division and a sum at each turn.
+  // As in pmap, it grows by a division and a sum with each transposition.
   const auto g = shard_map([](Array v) { return v; }, mesh8(), P(), P(), legacy);
   const auto s = transpose_of(g, x);
   const auto ss = transpose_of(s, x);
@@ -292,7 +292,7 @@ TEST(Gradient, WhatTheBodyClosesOverHasTheGradientOfAnArgument) {
     EXPECT_EQ(grad<1>(loss(options))(full({}, 3.f), x).to_vector<float>(),
               (Floats{0, 18, 36, 54, 72, 90, 108, 126}));
   }
-  // One sum forward, one for the closed-over value's gradient.
+  // There is one sum forward, and one for the gradient of the closed-over value.
   expect_collectives(value_and_grad(loss(typed)), {"psum(i) 4", "psum(i) 4"}, full({}, 3.f), x);
   expect_collectives(value_and_grad(loss(legacy)), {"psum(i) 4", "psum(i) 4", "psum(i) 4"},
                      full({}, 3.f), x);

@@ -191,15 +191,15 @@ TEST(GradientTypes, OneCastAValueSoOneSumInTheBackwardPass) {
   EXPECT_EQ(text.find("= pbroadcast[", cast + 1), std::string::npos) << text;
   const Names want = {"psum(i) 4", "psum(i) 12"};
   expect_collectives(value_and_grad(f), want, w, x);
-  // Of the program that jit and make_jaxpr keep, too.
+  // The same for programs that jit and make_jaxpr keep.
   expect_collectives(value_and_grad(jit(f)), want, w, x);
   expect_collectives(jit(value_and_grad(f)), want, w, x);
-  // Captured instead of given.
+  // The value is captured instead of given.
   const auto closed = [body](Array v, Array at) {
     return shard_map([v, body](Array b) { return body(v, b); }, mesh81(), P("i"), P())(at);
   };
   expect_collectives(value_and_grad(closed), want, w, x);
-  // And inside of a body.
+  // The same inside of a body.
   const auto inside =
       shard_map([body](Array v, Array b) { return grad([&](Array u) { return body(u, b); })(v); },
                 mesh81(), {P(), P("i")}, P());
@@ -234,7 +234,7 @@ TEST(GradientTypes, WhatIsBroadcastIsCastBefore) {
   EXPECT_TRUE(cast < wide && wide != std::string::npos) << text;
   EXPECT_EQ(text.find("f32[2,6] "), std::string::npos) << text;
   expect_collectives(value_and_grad<1>(f), {"psum(i) 4", "psum(i) 24"}, x, b);
-  // Where the broadcast value is wanted as it is too, both are made.
+  // If the broadcast value itself is also a result, both are made.
   const auto both = shard_map(
       [](Array x, Array b) {
         const Array wide = broadcast_to(b, {2, 6});
@@ -320,7 +320,7 @@ TEST(GradientTypes, InABodyCotangentsVaryAsTheirValuesDo) {
   const auto run = [](const auto& body) {
     return shard_map(body, mesh81(), {P(), P("i")}, P("i"))(arange(2), arange(16));
   };
-  // One that varies less is cast; sin's result is invariant, and its cotangent may not vary.
+  // A value that varies less is cast; sin's result is invariant, and its cotangent may not vary.
   const Array cast = run([](Array, Array x) {
     auto [y, pullback] = vjp([](Array v) { return sin(v); }, x);
     return std::get<0>(pullback(ones({2})));

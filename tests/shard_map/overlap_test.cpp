@@ -1,5 +1,5 @@
-// Between devices of several memory spaces, a loop's communication runs beside its arithmetic, and
-// only where neither waits for the other: seen in the intervals in which the tasks ran.
+// Between devices of several memory spaces, a loop's communication runs beside its arithmetic,
+// unless one waits for the other. Seen in the intervals in which the tasks ran.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -25,7 +25,7 @@ std::vector<std::pair<int, int>> ring() {
   return to_next;
 }
 
-// Each step's product and permutation read the same block: neither waits for the other.
+// Each step's product and permutation read the same block, so that neither waits for the other.
 Array products_of_a_ring(Array lhs, Array rhs) {
   Array sum = matmul(lhs, rhs);
   for (int k = 0; k < kSteps; ++k) {
@@ -36,7 +36,7 @@ Array products_of_a_ring(Array lhs, Array rhs) {
   return sum + matmul(lhs, rhs);
 }
 
-// Each permutation moves the step's product, and the next product is of what it brought.
+// Each permutation moves the step's product, and the next product reads the moved block.
 Array chain(Array lhs, Array rhs) {
   for (int k = 0; k < kSteps; ++k) lhs = ppermute(matmul(lhs, rhs), "i", ring());
   return lhs;
@@ -44,7 +44,7 @@ Array chain(Array lhs, Array rhs) {
 
 using Events = std::vector<TimelineEvent>;
 
-// What ran on the devices' streams while `body` did, on all devices.
+// The events of all devices' streams while `body` ran.
 Events events_of(Array (*body)(Array, Array), int columns_of_rhs) {
   const Mesh mesh = make_mesh({kDevices}, {"i"});
   const Array lhs = device_put(ones({kDevices * kRows, kColumns}), NamedSharding(mesh, P("i")));
@@ -62,7 +62,7 @@ Events events_of(Array (*body)(Array, Array), int columns_of_rhs) {
   return recorder.take();
 }
 
-// Those of one device and name, in the order of its stream.
+// The events of one device and name, in the order of its stream.
 Events select(const Events& all, int device, std::string_view name) {
   Events out;
   for (const TimelineEvent& e : all)
@@ -75,8 +75,8 @@ bool at_once(const TimelineEvent& a, const TimelineEvent& b) {
 }
 
 void expect_overlap_in_a_ring() {
-  // Which of the ready tasks run first is the machine's affair; that in so many loops no copy at
-  // all ran beside a product means that something made them wait.
+  // The machine decides which ready tasks run first. If no copy at all ran beside a product in so
+  // many loops, something made them wait.
   for (int loops = 0; loops < 50; ++loops) {
     const Events events = events_of(products_of_a_ring, 256);
     for (int d = 0; d < kDevices; ++d) {
@@ -113,7 +113,7 @@ void expect_order_in_a_chain() {
   }
 }
 
-// In a process of its own: the executor is chosen where the runtime starts.
+// Runs in its own process, since the executor is chosen when the runtime starts.
 void in_async_process(void (*check)()) {
   const test::ChildResult result = test::in_child(
       {{"SHMAP_DEVICES", "cpu:8/8"}, {"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "2"}}, check);

@@ -73,7 +73,8 @@ TEST(PartitionedJit, ASumOfWhichEachDeviceKeepsAPartIsScattered) {
   const Array whole = jit(product, mesh, {P(none, "i"), P("i")}, P())(x, w);
   EXPECT_EQ(values(parts(x, w)), values(whole));
   EXPECT_EQ(lies(parts(x, w)), on(mesh, P("i")));
-  // One step of parameters that are split, of a batch that is split: gathered, and scattered back.
+  // A training step with split parameters and a split batch: parameters are gathered, gradients are
+  // scattered.
   const auto loss = [](Array p, Array batch) { return mean(square(tanh(matmul(batch, p)))); };
   const auto step = [&](Array p, Array batch) { return p - grad(loss)(p, batch) * 0.1f; };
   const auto split = jit(step, mesh, {P("i"), P("i")}, P("i"));
@@ -120,7 +121,7 @@ TEST(PartitionedJit, AnArgumentThatLiesOtherwiseIsMoved) {
   EXPECT_EQ(values(f(device_put(x, devices()[3]))), want);
   // The same devices with other axes.
   EXPECT_EQ(values(f(device_put(x, NamedSharding(mesh42(), P("j", "i"))))), want);
-  // One that lies as its spec says is not touched.
+  // An array that is placed as its spec says is not moved.
   const Array there = device_put(x, NamedSharding(mesh, P("i")));
   f(there);
   reset_counters();
@@ -210,9 +211,9 @@ TEST(PartitionedJit, TransformsOfIt) {
   const auto one = jit([](Array v, Array m) { return matmul(v, m); }, mesh, {P("i"), P("i")}, P());
   near(vmap(one, {0, none})(x, w), matmul(x, w));
   near(jit(vmap(one, {0, none}))(x, w), matmul(x, w));
-  // In another program.
+  // The same inside of another program.
   near(jit([&](Array a, Array b) { return split(a, b) * 2.f; })(x, w), loss(x, w) * 2.f);
-  // The gradient of rows that are split sums over devices once.
+  // The gradient over split rows sums over devices once.
   const ClosedJaxpr g =
       make_jaxpr(jit(grad(loss, 1), mesh, {P("i"), P()}, P()))(x.type(), w.type());
   EXPECT_THAT(collectives_in(g), ElementsAre("psum(i) 128"));
@@ -271,7 +272,7 @@ TEST(PartitionedJit, AConstantThatALoopBeginsWithIsEachDevicesOwn) {
 
 TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   const Mesh mesh = mesh8();
-  // Each device makes its rows of a constant, and of the numbers that count them.
+  // Each device makes its own rows of a constant and of an iota.
   const auto f = [](Array x) {
     const Array rows = broadcast_in_dim(iota(f32, 1024), {1024, 4}, {0});
     return x + exp(full({1024, 4}, 0.5f)) + reshape(astype(iota(i32, 1024), f32), {1024, 1}) + rows;
@@ -288,7 +289,7 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   const auto captured = jit([table](Array y) { return y * table; }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(captured(x)), values(x * table));
   EXPECT_THAT(captured.plan_text(), testing::Not(HasSubstr("f32[1024,4]")));
-  // One that is also taken whole stays whole.
+  // A constant that is also used whole stays whole.
   const auto both =
       jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(both(x)).size(), 4096u);
@@ -307,7 +308,7 @@ TEST(PartitionedJit, CallsInALoopTraceOnceAndSpecsAreTellApart) {
     f(numbers({8}));
   }
   EXPECT_EQ(traces, 1);
-  // One function without state has one cache, and programs of other specs are others.
+  // A function without state has one cache; programs for other specs are separate.
   const auto plus = [](Array x) { return x + 1.f; };
   EXPECT_EQ(lies(jit(plus, mesh, {P("i")}, P("i"))(numbers({8}))), on(mesh, P("i")));
   EXPECT_EQ(lies(jit(plus, mesh, {P("i")}, P())(numbers({8}))), on(mesh, P()));
@@ -403,7 +404,7 @@ TEST(PartitionedJit, ErrorsNameWhatWhereAndTheRemedy) {
   expect_error<ValueError>([&] { inside(ones({8})); },
                            {"jit over a mesh", "body of a shard_map", "blocks"});
   expect_error<ValueError>([&] { jit(inside)(ones({8})); }, {"jit over a mesh"});
-  // What the function itself throws comes through, and nothing of the trace stays.
+  // An exception of the function itself comes through, and nothing of the trace stays.
   const auto picky = jit(
       [](Array x) {
         if (x.size() != 8) throw ValueError("wanted 8 elements");

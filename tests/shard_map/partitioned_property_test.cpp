@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kExtent = 16;
 
-// One of a few meshes of all devices.
+// A random choice among a few meshes of all devices.
 Mesh any_mesh(std::mt19937& random) {
   switch (random() % 3) {
     case 0:
@@ -27,7 +27,7 @@ Mesh any_mesh(std::mt19937& random) {
   }
 }
 
-// Each axis of the mesh on one of the two dims, or on none; the extents divide.
+// A random spec: each axis of the mesh is on one of the two dims or on none; the extents divide.
 P any_spec(std::mt19937& random, const Mesh& mesh) {
   std::vector<std::string> dims[2];
   for (const std::string& axis : mesh.axis_names())

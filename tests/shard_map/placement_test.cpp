@@ -89,7 +89,7 @@ TEST(AxisRules, MapLogicalNames) {
 
 std::string here(int line) { return "placement_test.cpp:" + std::to_string(line); }
 
-// Each lambda is on the line that its call of `at_caller` is on.
+// Each lambda is on the same line as its call of `at_caller`.
 template <class F>
 void at_caller(F f, std::initializer_list<const char*> wanted, int line = __builtin_LINE()) {
   expect_error<ValueError>(f, {here(line).c_str()});

@@ -17,7 +17,7 @@ using namespace test;
 
 constexpr unsigned kCases = 500;
 
-// One random body with its mesh, specs and arguments.
+// Checks a random body with its mesh, specs and arguments.
 void run_case(unsigned number, bool under_jit) {
   static const std::vector<Extents> meshes = {{1},    {1, 1}, {1, 2}, {2, 2},
                                               {2, 4}, {4, 2}, {8},    {2, 1}};
@@ -73,8 +73,8 @@ void run_case(unsigned number, bool under_jit) {
   for (const HostArray& x : arguments)
     inputs_ours.push_back(array<std::int32_t>(x.values, Shape(x.shape)));
   if (under_jit) {
-    // All values are results, so that nothing is left out (but what is computed twice): those
-    // without a dim get one to split.
+    // All values are results, so that none is left out (except values that are computed twice).
+    // Values without a dim get one to split.
     const auto all_values = [&](std::vector<Array> blocks) {
       for (const IntegerInstruction& i : g.program) blocks.push_back(i.ours(blocks));
       for (Array& b : blocks)

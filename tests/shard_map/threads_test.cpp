@@ -85,7 +85,8 @@ TEST(TwoThreads, RunLargeProgramsOverOneArray) {
   });
 }
 
-// One thread reads what the other computes with: the latter notes when the result is done.
+// One thread reads a result with which the other computes; the latter notes when the result is
+// done.
 TEST(TwoThreads, ReadAndUseOneResultThatIsPending) {
   constexpr std::int64_t kColumns = 1 << 15;
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});

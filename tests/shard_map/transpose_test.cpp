@@ -103,7 +103,7 @@ TEST(TransposeShardMap, CotangentsAreSummedAtTheSizeOfTheParameter) {
   EXPECT_EQ(bytes, (std::vector<std::int64_t>{4, 4, 32 * 4, 16 * 32 * 4}));
 }
 
-// As pmap did it: the same numbers, and more communication.
+// As in pmap: the same numbers with more communication.
 TEST(TransposeShardMap, WithoutVarianceCotangentsAreSharedOutAndSummed) {
   const ShardMapOptions legacy{.check_vma = false};
   const LeafFunction f1 = mapped([](Array x) { return psum(x, "i"); }, P("i"), P(), legacy);

@@ -100,7 +100,7 @@ struct Op {
   bool has_gradient = true;  // in reverse mode
 };
 
-// What the library makes inside goes with what it meets, in every mode.
+// Values that the library creates inside adapt to the values that they meet, in every mode.
 TEST(WithoutCasts, ConstantsOfTheLibraryGoWithWhatTheyMeet) {
   const auto first = [](Array a) { return a[{range(), 0}]; };
   const std::vector<Op> ops = {
@@ -298,8 +298,8 @@ TEST(ConstantsLike, VaryAsTheValueDoes) {
 
 // ---- results of unchecked bodies
 
-// What such a body returns under a spec that leaves an axis out is equal over it, by the user's
-// word, whatever its type says: also where more of the program comes after it.
+// Results of such a body under a spec that leaves an axis out are equal over it because the user
+// says so, whatever their types say: also if more of the program comes after it.
 TEST(UncheckedResults, GoOnAsTheirSpecSays) {
   const auto f = shard_map([](Array x) { return all_gather(x, "i", {.tiled = true}) * 0.5f; },
                            mesh_i(), P("i"), P(), {.check_vma = false});

@@ -17,8 +17,8 @@ using testing::test_values;
 
 using Body = std::function<Array(Array)>;
 
-// What is wrong with vmap(f) of blocks of 3 x (8, 4), the batch dimension along `axis`, in a body
-// on a 4 x 2 mesh; "" where nothing is.
+// Returns what is wrong with vmap(f) of blocks of 3 x (8, 4), with the batch dimension along
+// `axis`, in a body on a 4 x 2 mesh; "" if nothing is.
 std::string check_in_body(const Body& f, int axis, ShardMapOptions options) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array x = test_values(ShapedArray({3, 32, 8}, f32), 5);
@@ -111,7 +111,7 @@ TEST(VmapCollectives, Exchanges) {
 }
 
 TEST(VmapCollectives, LoopsAndBranches) {
-  // What decides differs among the elements of the batch, among devices, or both.
+  // The predicate differs among the elements of the batch, among devices, or both.
   expect_as_loop("cond", [](Array x) {
     return cond(
         sum(x) > 16.f, [](Array a) { return a * 2.f; }, [](Array a) { return a - 1.f; }, x);

@@ -19,16 +19,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// One level of n devices: 2 us and 100 bytes a us; 1000 flops and 50 bytes a us.
+// One level of n devices: 2 us and 100 bytes per us; 1000 flops and 50 bytes of memory per us.
 Topology ring(int n) {
   return {.levels = {{n, {2, 100}}}, .flops_per_us = 1000, .memory_bytes_per_us = 50};
 }
-// Links so slow to start that trees win, or rings.
+// Computation takes almost no time, so that the links decide.
 Topology of(std::vector<Topology::Level> levels) {
   return {.levels = std::move(levels), .flops_per_us = 1e12, .memory_bytes_per_us = 1e12};
 }
 
-// What a body over an axis "i" of n devices takes, given a block of that many f32.
+// The schedule of a body over an axis "i" of n devices, for blocks of that many f32.
 template <class F>
 Schedule body(F f, int n, std::int64_t floats, const Topology& topology) {
   const AbstractMesh mesh({n}, "i");
@@ -88,15 +88,15 @@ TEST(Simulate, TwoLevels) {
   const Topology nodes = of({{2, {1, 1000}}, {4, {10, 100}}});
   const double b = 80000;
   const auto us = [&](auto f) { return body(f, 8, 20000, nodes).us; };
-  // In each node an n-th for each device, then rings between nodes of that, and back.
+  // Each device takes an n-th inside its node, then rings between nodes move that, and back.
   EXPECT_DOUBLE_EQ(us([](Array x) { return pbroadcast(psum(x, "i"), "i"); }),
                    2 * ((1 + b / 2 / 1000) + 3 * (10 + b / 2 / 4 / 100)));
   EXPECT_DOUBLE_EQ(us([](Array x) { return all_gather(x, "i", {.tiled = true}); }),
                    (1 + 8 * b / 2 / 1000) + 3 * (10 + 8 * b / 2 / 4 / 100));
-  // A neighbour in the node, and one in another node.
+  // A neighbour in the same node, and one in another node.
   EXPECT_DOUBLE_EQ(us([](Array x) { return ppermute(x, "i", {{0, 1}, {6, 7}}); }), 1 + b / 1000);
   EXPECT_DOUBLE_EQ(us([](Array x) { return ppermute(x, "i", {{0, 1}, {1, 2}}); }), 10 + b / 100);
-  // One piece inside, 6 pieces to devices of other nodes.
+  // One piece goes inside the node, 6 pieces to devices of other nodes.
   EXPECT_DOUBLE_EQ(us([](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); }),
                    (1 + b / 8 / 1000) + 6 * (10 + b / 8 / 100));
 

@@ -21,11 +21,11 @@ struct ChildResult {
 ChildResult in_child(const std::vector<std::pair<std::string, std::string>>& environment,
                      const std::function<void()>& run);
 
-// Whether SHMAP_DEVICES asks for GPUs, and whether those are the simulator's: for a process whose
-// children start the runtime, and which does not itself.
+// True if SHMAP_DEVICES asks for GPUs, and true if those are the simulator's: for a process whose
+// children start the runtime while it does not itself.
 bool asks_for_gpus();
 bool gpus_are_simulated();
-// The values of SHMAP_EXECUTOR that make a difference: GPUs have none.
+// The values of SHMAP_EXECUTOR to test; GPUs have none.
 std::vector<const char*> executors();
 
 }  // namespace shmap::test

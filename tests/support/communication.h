@@ -1,5 +1,5 @@
-// What a function communicates, told in three ways that must agree: by the cost of its program, by
-// the counters of an eager run, and by those of jit's calls.
+// Checks a function's communication in three ways that must agree: by the cost of its program, by
+// the counters of an eager run, and by the counters of jit's calls.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the tests of loops and branches share.
+// Code that the tests of loops and branches share.
 #pragma once
 #include <gtest/gtest.h>
 

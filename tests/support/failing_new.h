@@ -1,5 +1,5 @@
-// For tests of a host without memory: operator new of the whole program, which fails when it is
-// told to. Included by one source file of a program.
+// Tests of a host without memory: replaces operator new of the whole program by one that fails on
+// demand. Included by one source file of a program.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -11,12 +11,12 @@ namespace shmap::test {
 
 enum class Failing { once, for_good };
 
-// How many more allocations succeed before one fails; negative: none fails.
+// The number of allocations that succeed before one fails; negative: none fails.
 inline std::atomic<long> allocations_left{-1};
 inline std::atomic<bool> fails_for_good{false};
 inline std::atomic<bool> one_failed{false};
 
-// Fails the n-th allocation while it lives, from 1 on; or all from the n-th on.
+// Makes the n-th allocation in its lifetime fail, n from 1 on, or all from the n-th on.
 class FailAt {
  public:
   explicit FailAt(long n, Failing failing = Failing::once) {

@@ -27,7 +27,7 @@ Bytes bytes_of(const Array& x) {
       : itemsize(x.dtype()) == 2 ? bind(bitcast_convert_type_p, x, ConvertParams(i16), {})
       : itemsize(x.dtype()) == 4 ? bind(bitcast_convert_type_p, x, ConvertParams(i32), {})
                                  : bind(bitcast_convert_type_p, x, ConvertParams(i64), {});
-  // As integers of the same width, whatever the dtype.
+  // Copies integers of the same width, whatever the dtype.
   const auto copy = [&]<class T>(T) {
     const std::vector<T> values = bits.to_vector<T>();
     if (!out.empty()) std::memcpy(out.data(), static_cast<const void*>(values.data()), out.size());

@@ -123,7 +123,7 @@ std::int64_t ordered(std::uint64_t bits, DType dtype) {
   return bits & sign ? -magnitude : magnitude;
 }
 
-// How many units in the last place `a` and `b` are apart; 0 also for two NaNs.
+// The distance of `a` and `b` in units in the last place; 0 also for two NaNs.
 std::uint64_t ulp_distance(const std::byte* a, const std::byte* b, DType dtype) {
   const bool nan_a = std::isnan(float_at(a, dtype)), nan_b = std::isnan(float_at(b, dtype));
   if (nan_a || nan_b) return nan_a == nan_b ? 0 : ~std::uint64_t{0};

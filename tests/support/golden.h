@@ -35,10 +35,10 @@ class GoldenParams {
   double number(const std::string& name) const;
   bool flag(const std::string& name) const;
   std::vector<std::int64_t> ints(const std::string& name) const;  // of a list, or of one integer
-  std::vector<std::string> texts(const std::string& name) const;  // of a list, or of one text
-  // Of a list of lists of integers: permutations, groups, widths.
+  std::vector<std::string> texts(const std::string& name) const;  // a list of texts, or one text
+  // A list of lists of integers: permutations, groups, widths.
   std::vector<std::vector<std::int64_t>> int_lists(const std::string& name) const;
-  // As above, with a value for an absent name.
+  // The same with a value for an absent name.
   std::int64_t integer_or(const std::string& name, std::int64_t otherwise) const;
   bool flag_or(const std::string& name, bool otherwise) const;
 

@@ -26,7 +26,7 @@ std::vector<std::byte> bytes_of(const Array& x) {
   return bytes;
 }
 
-// With SHMAP_TEST_ULPS, for tables of distances.
+// Prints distances if SHMAP_TEST_ULPS is set, for tables of distances.
 void tell_distance(const GoldenCase& c, const GoldenArray& want, const Array& got) {
   static const bool wanted = std::getenv("SHMAP_TEST_ULPS") != nullptr;
   if (!wanted || !is_floating(want.dtype) || got.dtype() != want.dtype) return;

@@ -12,7 +12,7 @@ namespace shmap::testing {
 
 Array to_array(const GoldenArray& x);
 
-// As golden_diff, of an array's elements.
+// golden_diff for an array's elements.
 std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, double atol = 0);
 
 // The inputs of every case of the topic through `run`, results beside the outputs with the case's

@@ -1,4 +1,4 @@
-// What a golden case of shard_map says about its mesh and specs.
+// The mesh and specs of a golden case of shard_map.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// What the golden comparisons rest on: the reader, and a comparison that can fail.
+// The basis of golden comparisons: the reader, and a comparison that can fail.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -17,7 +17,8 @@ class Jet {
   double value() const { return coefficients_[0]; }
   // x + e[level] v, which have that infinitesimal and those above it not.
   static Jet along(const Jet& x, int level, const Jet& v);
-  // Of a number without infinitesimals above: the coefficient of e[level], and what it is without.
+  // The coefficient of e[level] and the number without it, for a number without higher
+  // infinitesimals.
   Jet derivative(int level) const;
   Jet without(int level) const;
 

@@ -90,7 +90,7 @@ struct HostMesh {
   // order given).
   std::vector<std::int64_t> group(std::int64_t device, const std::vector<int>& axes) const;
   std::int64_t rank(std::int64_t device, const std::vector<int>& axes) const;
-  // Which chunk of a dim a device has, and into how many the dim is split.
+  // The number of a device's chunk of a dim, and the number of chunks of the dim.
   std::int64_t chunk(std::int64_t device, const SpecDims& spec, std::size_t dim) const;
   std::int64_t parts(const SpecDims& spec, std::size_t dim) const;
 };
@@ -98,8 +98,8 @@ template <class T>
 using BlocksOf = std::vector<HostTensor<T>>;
 using Blocks = BlocksOf<std::int32_t>;
 
-// What each device sees of an argument: slices by the spec, a tuple entry being a mixed radix,
-// major first.
+// The block of an argument on each device: slices by the spec, where a tuple entry is a mixed-radix
+// number, major axis first.
 template <class T>
 BlocksOf<T> split_by_spec(const HostTensor<T>& x, const HostMesh& mesh, const SpecDims& spec) {
   BlocksOf<T> blocks;

@@ -1,4 +1,4 @@
-// What the memory spaces hold, for tests that nothing leaks, and how much they may hold.
+// The bytes that the memory spaces hold, for tests that nothing leaks, and limits for them.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -13,13 +13,13 @@ struct JobOutcome {
   int left = 0;        // processes of the job that live on, a second after mpirun has ended
   std::string report;  // a file: what the processes were doing at the deadline; "" where they ended
 };
-// What stands before a shell command that is to end after so many seconds: scripts/with_deadline,
-// which then writes `report`, or `timeout` where Python is missing.
+// The prefix of a shell command that must end after so many seconds: scripts/with_deadline, which
+// then writes `report`, or `timeout` if Python is missing.
 std::string with_deadline(int seconds, const std::string& report);
 // A file name in the working directory that no other call returned.
 std::string new_report();
-// Runs `program arguments` as so many processes with so many CPU devices each, for so many seconds
-// at the most; one process alone, without mpirun.
+// Runs `program arguments` in that many processes with that many CPU devices each, for at most
+// `seconds`; a single process runs without mpirun.
 JobOutcome run_processes(const std::string& program, const std::string& arguments, int processes,
                          int devices, int seconds = 60);
 

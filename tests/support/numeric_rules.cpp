@@ -23,7 +23,7 @@ std::vector<bool> active_of(const Arrays& at) {
   return out;
 }
 
-// One for each operand: those of `v` at the active ones.
+// One array for each operand: an element of `v` for an active operand, else an empty array.
 Arrays per_operand(const Arrays& at, const Arrays& v) {
   Arrays out;
   std::size_t next = 0;
@@ -31,7 +31,7 @@ Arrays per_operand(const Arrays& at, const Arrays& v) {
   return out;
 }
 
-// Of the floating results; zeros made explicit.
+// The tangents of the floating results, with zeros as arrays.
 Arrays explicit_tangents(const Arrays& outs, const Arrays& tangents) {
   Arrays out;
   for (std::size_t o = 0; o < outs.size(); ++o) {
@@ -143,7 +143,7 @@ Arrays random_like(const Arrays& xs, std::uint32_t seed) {
   return out;
 }
 
-// At one point and along one tangent.
+// Checks at one point along one tangent.
 std::string check_at(const ArrayFn& f, const Arrays& at, const Arrays& v, const Arrays& w,
                      double tolerance) {
   std::string wrong;
@@ -342,7 +342,7 @@ Array spread_values(std::uint32_t seed, const Shape& shape, double lo, double hi
   std::int64_t size = 1;
   for (std::int64_t e : shape) size *= e;
   std::vector<double> values;
-  // Each in a slot of its own, which are shuffled.
+  // Each value is in an interval of its own; the intervals are shuffled.
   std::uint32_t state = seed * 2654435761u + 12345;
   const auto random = [&] {
     state = state * 1664525u + 1013904223u;

@@ -18,14 +18,14 @@ struct RuleCase {
   std::string name;
   ArrayFn f;
   Arrays at;
-  // Of finite differences, relative to the greatest value: what they cannot be nearer to.
+  // The tolerance of finite differences, relative to the greatest value.
   double tolerance = 1e-6;
-  // Order 2 differentiates the derivative and its transpose too.
+  // Order 2 also differentiates the derivative and its transpose.
   int order = 2;
-  // Of f32 and halves, in units of their epsilon: how far they may be from f64.
+  // The tolerance of f32 and half types against f64, in units of their epsilon.
   double low_precision = 32;
-  // False where not every result varies over devices as soon as one operand does, which the checks
-  // in a shard_map body take for granted.
+  // Must be false if some result does not vary over devices when one operand does: the checks in a
+  // shard_map body assume that all do.
   bool in_bodies = true;
 };
 
@@ -35,10 +35,10 @@ Arrays jvp_values(const ArrayFn& f, const Arrays& at, const Arrays& v);
 Arrays linear_values(const ArrayFn& f, const Arrays& at, const Arrays& v);
 Arrays vjp_values(const ArrayFn& f, const Arrays& at, const Arrays& w);
 
-// What is wrong with the derivatives at this point, or "": in f64 jvp against central differences,
-// linearize against jvp, <Jv, w> against <v, J^T w>, for each operand alone and for all together,
-// types, symbolic zeros as such; in f32, f16 and bf16 against f64; and all of this inside of a
-// shard_map body, where operands vary over devices, and where all but one do not.
+// Returns what is wrong with the derivatives at this point, or "": in f64 jvp against central
+// differences, linearize against jvp, <Jv, w> against <v, J^T w>, for each operand alone and for
+// all together, types, symbolic zeros; in f32, f16 and bf16 against f64; and all of this inside of
+// a shard_map body, where all operands vary over devices, or only one does.
 std::string check_rules(const RuleCase& c);
 
 // Elements of [lo, hi), the same for the same seed; no two are nearer than about (hi - lo) / size.

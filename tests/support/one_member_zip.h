@@ -40,7 +40,7 @@ struct OneMemberZip {
   }
 
  private:
-  // What the member's header and its row of the directory share.
+  // The fields that the member's header and its directory entry share.
   void put_common(std::string& out) const {
     put(out, 20, 2);
     put(out, 0, 2);

@@ -1,4 +1,4 @@
-// What a plan's text says of memory.
+// The bytes of memory in a plan's text.
 #pragma once
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What generators of random programs for shard_map choose by: a mesh, specs and axes from a seed.
-// One seed makes the same choices wherever it is run.
+// Choices of the generators of random programs for shard_map: a mesh, specs and axes from a seed.
+// The same seed makes the same choices on every machine.
 #pragma once
 #include <cstdint>
 #include <random>
@@ -13,8 +13,8 @@
 
 namespace shmap::test {
 
-// What a generator knows of a value: enough to choose legal instructions, and the variance by the
-// typing rules.
+// The properties of a value that a generator knows: enough to choose legal instructions, and the
+// variance by the typing rules.
 struct Known {
   Extents shape;
   unsigned varying;  // mask of axes
@@ -40,7 +40,7 @@ class RandomChoice {
   static Axes names(const std::vector<int>& axes);
   static PartitionSpec to_spec(const SpecDims& dims);
 
-  // No axes at all where sizes() is empty: code outside of every body.
+  // There are no axes if sizes() is empty: for code outside of every body.
   HostMesh host_mesh() const { return {sizes_}; }
   void set_sizes(Extents sizes) { sizes_ = std::move(sizes); }
 

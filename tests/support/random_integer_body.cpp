@@ -7,7 +7,7 @@
 
 namespace shmap::test {
 
-// What one try is about: a value, and mesh axes.
+// The operands of one try: a value, and mesh axes.
 struct RandomIntegerBody::Tried {
   std::size_t a;
   Known x;

@@ -31,7 +31,7 @@ class RandomIntegerBody : public RandomChoice {
 
  private:
   struct Tried;
-  // Each adds an instruction, and is true.
+  // Each function adds an instruction and returns true.
   bool push(std::string text, Known result, std::function<Array(const std::vector<Array>&)> ours,
             std::function<Blocks(const std::vector<Blocks>&)> reference);
   bool push_local(const Tried& t, const std::string& text, Known result,

@@ -60,14 +60,14 @@ class RandomSmoothBody : public RandomChoice {
   // Adds an instruction, where one of fifty tries fits the values known.
   void step();
 
-  // What may be drawn here.
+  // Limits for the programs that may be drawn.
   struct Where {
-    int transforms = 0;    // how deep transforms may stand inside of transforms
-    int derivatives = 2;   // likewise derivatives
-    bool reverse = true;   // is transposed: no while_loop
-    bool forward = false;  // is differentiated forwards: no custom_vjp
-    bool meet = true;      // all devices come by: collectives
-    bool checked = true;   // in a body: its variance is checked
+    int transforms = 0;    // how deep transforms may be nested
+    int derivatives = 2;   // how deep derivatives may be nested
+    bool reverse = true;   // the program will be transposed: no while_loop
+    bool forward = false;  // the program will be differentiated forwards: no custom_vjp
+    bool meet = true;      // all devices run the program: collectives are allowed
+    bool checked = true;   // the variance of the body is checked
   };
   Where where;
   std::vector<Known> known;  // the arguments, then what each instruction makes
@@ -79,9 +79,10 @@ class RandomSmoothBody : public RandomChoice {
   using OfAll = std::function<Array(const Values&)>;
   using RealOfOne = std::function<Reals(const Reals&)>;
   using RealOfAll = std::function<RealBlocks(const RealValues&)>;
-  // What one device has after a collective, by its group's blocks in rank order and its own rank.
+  // Computes a device's value after a collective from its group's blocks in rank order and its
+  // rank.
   using RealOfGroup = std::function<Reals(const RealBlocks&, std::int64_t rank)>;
-  // Each adds an instruction, and is true.
+  // Each function adds an instruction and returns true.
   bool push(std::string text, Known result, OfAll mapped, RealOfAll plain);
   bool push_local(const Tried& t, const std::string& text, Known result, OfOne f, RealOfOne plain);
   bool push_group(const Tried& t, const std::string& text, Known result, const Groups& groups,
@@ -102,7 +103,7 @@ class RandomSmoothBody : public RandomChoice {
   Extents of_bodies_;  // the mesh of all shard_maps
 };
 
-// What one try is about: a value, and mesh axes.
+// The operands of one try: a value, and mesh axes.
 struct RandomSmoothBody::Tried {
   std::size_t a;
   Known x;

@@ -79,7 +79,7 @@ bool RandomSmoothBody::try_collective(const Tried& t, std::size_t kind) {
           t, "extremum", one, {},
           [named, most](const Array& v) { return most ? pmax(v, named) : pmin(v, named); },
           [most](const RealBlocks& blocks, std::int64_t) {
-            // Of equal ones each has its part of the derivative.
+            // Equal values share the derivative.
             Reals best = blocks[0];
             for (std::size_t i = 0; i < best.values.size(); ++i) {
               double value = best.values[i].value();

@@ -201,12 +201,12 @@ bool RandomSmoothBody::try_shard_map(const Tried& t) {
   static const std::vector<Extents> meshes = {{2}, {4}, {8}, {2, 2}, {2, 4}, {4, 2}, {1, 2}};
   const std::size_t a = t.a, b = pick(known.size());
   const Known x = t.x, y = known[b];
-  // One for all bodies of a program: arrays of several meshes do not meet.
+  // All bodies of a program share one mesh, since arrays of several meshes do not meet.
   if (of_bodies_.empty()) of_bodies_ = meshes[pick(meshes.size())];
   set_sizes(of_bodies_);
   const HostMesh host = host_mesh();
   const Mesh devices = mesh();
-  // Axes go where they divide the extent.
+  // Axes go on dims whose extents they divide.
   std::vector<SpecDims> in_dims;
   std::vector<Known> blocks;
   for (const Known& k : {x, y}) {
@@ -230,7 +230,7 @@ bool RandomSmoothBody::try_shard_map(const Tried& t) {
   const SmoothProgram p = inner(blocks, inside);
   std::vector<int> every(host.sizes.size());
   std::iota(every.begin(), every.end(), 0);
-  // What an unchecked body returns is equal on all devices, whatever its type says.
+  // The result of an unchecked body is equal on all devices, whatever its type says.
   const Axes gathered_over = names(every);
   const bool flat = p.result.shape.empty() || !inside.checked;
   Known result{flat ? Extents{product(p.result.shape)} : p.result.shape, p.result.varying};
@@ -338,7 +338,7 @@ bool RandomSmoothBody::try_transform(const Tried& t, std::size_t kind) {
     }
     case 8:
     case 9: {
-      // Where the predicate varies, devices do not meet in a branch.
+      // If the predicate varies, devices do not meet in a branch.
       const bool alike = !sizes().empty() && where.meet && coin();
       Where inside = where;
       inside.meet = alike;

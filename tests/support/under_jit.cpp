@@ -15,17 +15,17 @@ std::vector<Seen> see(const std::vector<Array>& leaves) {
   for (const Array& x : leaves) {
     Seen seen;
     seen.type = to_string(x.type()) + (node_of(x)->type.weak() ? " (weak)" : "");
-    // What is not placed goes where jit runs.
+    // Arrays that are not placed go to the devices where jit runs.
     if (node_of(x)->kind == NodeKind::stored && stored_of(x)->committed) {
       const NamedSharding sharding = x.sharding();  // on one device specs make no difference
       seen.sharding =
           sharding.mesh().size() == 1 ? to_string(sharding.mesh()) : to_string(sharding);
     }
-    // Which NaN it is depends on the order of an instruction's operands, which compilers choose.
+    // The bits of a NaN depend on the order of an instruction's operands, which compilers choose.
     Array shown =
         is_floating(x.dtype()) ? where(isnan(x), std::numeric_limits<double>::quiet_NaN(), x) : x;
-    // cuBLASLt's algorithms differ in the sign of a product's zero, and which one is taken depends
-    // on the alignment of the operands too.
+    // cuBLASLt's algorithms differ in the sign of a product's zero, and the choice of the algorithm
+    // depends on the alignment of the operands too.
     if (is_floating(x.dtype()) && devices().front().kind() == DeviceKind::cuda)
       shown = where(shown == 0.0, 0.0, shown);
     seen.bytes.resize(static_cast<std::size_t>(shown.nbytes()));

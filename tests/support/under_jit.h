@@ -13,7 +13,7 @@
 
 namespace shmap::test {
 
-// What can be told of an array: type, sharding and elements, waited for.
+// The visible properties of an array after waiting for it: type, sharding and elements.
 struct Seen {
   std::string type;
   std::string sharding;  // "" where it is not placed
@@ -43,13 +43,13 @@ T with_own_memory(const T& tree) {
   return detail::rebuild(tree, leaves, next);
 }
 
-// How many collectives and bytes of theirs the calls of jit may have, beside the eager run's: what
-// is computed twice in an eager program, jit computes once, and what nobody reads not at all.
+// Compares the collectives of jit's calls, and their bytes, with those of the eager run. jit may
+// have fewer: it computes once what an eager program computes twice, and drops unused values.
 enum class Communication { same, no_more };
 
-// f(args...) eagerly and at five calls of jit(f): traced, captured, replayed, replayed on other
-// arrays of the same values, replayed on the first ones again. All results are kept until the end,
-// and must be the same; so must the arguments. Returns what f returned.
+// Runs f(args...) eagerly and in five calls of jit(f): traced, captured, replayed, replayed on
+// other arrays with the same values, replayed on the first ones again. All results are kept until
+// the end and must be the same; so must the arguments. Returns the results of f.
 template <class F, class... A>
 auto expect_same_under_jit(F f, Communication communication, const A&... args) {
   const std::vector<Seen> given = see(leaves_of(std::tuple<A...>(args...)));

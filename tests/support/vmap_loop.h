@@ -13,7 +13,7 @@ struct VmapCase {
   std::string name;
   std::function<std::vector<Array>(const std::vector<Array>&)> f;
   std::vector<ShapedArray> in;
-  // Of floats: how far from the loop's values, relative to them or to 1. Other dtypes are equal.
+  // The tolerance of floats, relative to the loop's values or to 1. Other dtypes must be equal.
   double tolerance = 1e-6;
 };
 
@@ -23,14 +23,15 @@ Array test_values(const ShapedArray& type, unsigned seed);
 // Item k of x along a dim, without the dim.
 Array item_along(const Array& x, int dim, std::int64_t k);
 
-// What is wrong with vmap(f, in_axes) over `size` calls, eagerly and under jit; "" where nothing
-// is. in_axes: an axis of each argument (from the end where it is negative), or kUnmapped.
+// Returns what is wrong with vmap(f, in_axes) over `size` calls, eagerly and under jit; "" if
+// nothing is. in_axes: an axis of each argument (negative: from the end), or kUnmapped.
 inline constexpr int kUnmapped = 1000;
 std::string check_vmap(const VmapCase& c, const std::vector<int>& in_axes, std::int64_t size);
-// All of: every argument mapped along 0, 1 and -1, each of them alone, and mixtures; of 0, 1 and 3.
+// Checks with every argument mapped along 0, 1 and -1, with each argument alone, and with mixtures,
+// over 0, 1 and 3 calls.
 std::string check_vmap(const VmapCase& c);
 
-// What differs between two arrays, or "".
+// Returns how two arrays differ, or "".
 std::string array_diff(const Array& want, const Array& got, double tolerance);
 
 }  // namespace shmap::testing

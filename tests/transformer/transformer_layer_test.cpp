@@ -152,7 +152,8 @@ TEST(TransformerLayer, LayersAreChosenByATracedIndex) {
   // Products of other extents may add up in another order.
   const float bound = 1e-6f * max(abs(want)).item<float>();
   expect_close(jit(loop)(x, stacked), want, bound);
-  // As the body of a scan, on a mesh: the same, and so are the gradients of the stacked weights.
+  // The layer as the body of a scan on a mesh gives the same, and so do the gradients of the
+  // stacked weights.
   const Mesh mesh = make_mesh({2, 2, 2}, {"x", "y", "z"});
   std::vector<P> specs;
   for (std::size_t k = 0; k < weight_specs().size(); ++k) {

@@ -170,7 +170,7 @@ TEST(TransformerLosses, AreThoseUpToTheCheckpoint) {
   const Losses before = load_losses(folder, 3);
   EXPECT_EQ(before.batches, (std::vector<float>{5, 4, 3.5f}));
   EXPECT_EQ(before.held_out, (std::vector<std::pair<int, float>>{{2, 4.5f}}));
-  // They are of another run than the checkpoint.
+  // The losses belong to another run than the checkpoint.
   EXPECT_EQ(load_losses(folder, 5).first, 5);
   EXPECT_TRUE(load_losses(folder, 5).batches.empty());
   save_npz(folder + "/losses.npz", {{"first", zeros({1}, i32)}});
@@ -182,7 +182,7 @@ TEST(TransformerCurve, HasEachPoint) {
   const std::string svg =
       curve_svg("a < b", "step", "loss", {{"one", "#123456", {{0, 4}, {50, 2}, {100, 1}}}});
   EXPECT_THAT(svg, HasSubstr("a &lt; b"));
-  // From the left edge at the top to the right one, a quarter above the bottom.
+  // The line goes from the left edge at the top to the right edge, a quarter above the bottom.
   EXPECT_THAT(svg, HasSubstr("stroke=\"#123456\" points=\"64,64 380,212 696,286 \""));
   EXPECT_THAT(svg, HasSubstr("<circle cx=\"380\" cy=\"212\""));
   EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");

@@ -57,7 +57,7 @@ struct Form {
 };
 const Form kForms[] = {{false, false}, {true, false}, {false, true}};
 
-// Of q, k, v.
+// Attention of q, k and v as one operation.
 auto by_name(Form form, Array mask) {
   return [form, mask](Arrays x) {
     return attention(x[0], x[1], x[2],
@@ -89,7 +89,7 @@ TEST(AttentionDerivatives, ForwardAndReverse) {
           const auto [z, back] = vjp(h, a);
           Arrays out = std::get<0>(back(c));
           out.insert(out.end(), {y, y_dot, z});
-          // Of one operand alone.
+          // The derivative by one operand alone.
           out.push_back(grad([&](Array k) { return sum(c * h(Arrays{a[0], k, a[2]})); })(a[1]));
           return out;
         };
@@ -115,7 +115,7 @@ TEST(AttentionDerivatives, OfHalves) {
   expect_near({a, b, c}, {d, e, h}, 0.15f);
 }
 
-// Of what has no kernel: the bias's derivative, and second derivatives.
+// Derivatives without a kernel: that of the bias, and second derivatives.
 TEST(AttentionDerivatives, OfTheBiasAndOfDerivatives) {
   const Arrays x = {wave({1, 5, 2, 4}, 0.1f), wave({1, 6, 1, 4}, 0.7f), wave({1, 6, 1, 3}, 1.9f)};
   const Array bias = wave({2, 1, 6}, 0.5f);
@@ -254,8 +254,8 @@ TEST(AttentionDerivatives, MemoryGrowsWithTheSequence) {
     for (int call = 0; call < 3; ++call) planned(x, x, x);
     return test::planned_bytes(planned.plan_text());
   };
-  // On GPUs blocks of threads that share the keys of a row have scratch memory beside it, up to a
-  // bound.
+  // On GPUs, blocks of threads that share the keys of a row have scratch memory in addition, up to
+  // a bound.
   const bool is_cpu = devices()[0].kind() == DeviceKind::cpu;
   const std::int64_t rows = is_cpu ? 2048 : 1024, one = bytes(rows / 4), four = bytes(rows);
   ASSERT_GT(one, 0);

@@ -140,7 +140,7 @@ TEST(AttentionRows, InBodiesOnEachDevicesHeads) {
   EXPECT_LT(largest(std::get<2>(got), std::get<2>(want)), 1e-4f);
 }
 
-// No value of the program, forward and backward, is as large as the scores.
+// No value of the program, forward or backward, is as large as the scores.
 TEST(AttentionRows, NoArrayOfTheScores) {
   const std::int64_t s = 4096;
   const ShapedArray t({1, s, 1, 64}, f32);

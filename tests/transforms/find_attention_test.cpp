@@ -26,7 +26,7 @@ bool takes_eights(const AttentionForm& form) {
   return form.dtype == f32 || (form.depth % 8 == 0 && form.v_depth % 8 == 0);
 }
 
-// As jit has it, of a function of operands of these types.
+// A function of operands of these types as a simplified program, in the form that jit has.
 template <class F>
 JaxprRef simplified(F f, const std::vector<ShapedArray>& t) {
   const ClosedJaxpr j = t.size() == 3 ? make_jaxpr([&](Array q, Array k, Array v) {
@@ -44,7 +44,7 @@ JaxprRef simplified(F f, const std::vector<ShapedArray>& t) {
 
 using Arrays = std::vector<Array>;
 
-// What is left of a program of one attention: its equations, one a line.
+// The equations that remain of a program of one attention, as text.
 template <class F>
 std::string found(F f, const std::vector<ShapedArray>& types, AttentionCheck takes = takes_all) {
   const JaxprRef made = find_attention(*simplified(f, types), takes);
@@ -199,7 +199,7 @@ TEST(FindAttention, MasksOfPositions) {
                 return where(logical_not(expand_dims(i, 0) - expand_dims(i, 1) > 0), s, -1e9f);
               }),
               HasSubstr("causal_offset=0 "));
-  // Of another kind: read, as any mask.
+  // A mask of another kind is read, like any mask.
   EXPECT_THAT(text([](Array s) { return where(rows(24) <= columns(24), s, -kInf); }),
               HasSubstr("mask_dims=(0, 1)"));
   EXPECT_THAT(text([](Array s) { return where(columns(24) < 20.f, s, -kInf); }),
@@ -362,14 +362,14 @@ TEST(FindAttention, NotWhereOperandsDoNotLieAsKernelsReadThem) {
       },
       {ShapedArray({2, 24, 2, 3, 16}, f32), ShapedArray({2, 24, 2, 16}, f32),
        ShapedArray({2, 24, 2, 16}, f32)}));
-  // Three batch dims apart.
+  // Three batch dims that are not adjacent.
   EXPECT_TRUE(finds_none(
       [](const Arrays& x) {
         const Array s = einsum("aqbrcd,akbrcd->abcrqk", x[0], x[1]);
         return einsum("abcrqk,akbrcd->aqbrcd", softmax(s), x[2]);
       },
       three({2, 24, 2, 3, 2, 16})));
-  // Features apart.
+  // Features that are not adjacent.
   EXPECT_TRUE(finds_none(
       [](const Arrays& x) {
         return einsum("qk,dk->qd", softmax(einsum("dq,dk->qk", x[0], x[1])), x[2]);

@@ -99,7 +99,8 @@ TEST(PlannedAttention, HeadsBeforeRowsAndOneRow) {
                      numbers({2, 3, 36, 16}, bf16, 3));
   expect_attention(f, f32, numbers({20, 16}, f32, 1), numbers({36, 16}, f32, 2),
                    numbers({36, 16}, f32, 3));
-  // So few that several blocks of threads share the keys, and leave partial results in scratch.
+  // There are so few rows that several blocks of threads share the keys and leave partial results
+  // in scratch.
   for (const DType dtype : {f32, bf16})
     expect_attention(f, dtype, numbers({2, 1, 16}, dtype, 1), numbers({2, 1500, 16}, dtype, 2),
                      numbers({2, 1500, 16}, dtype, 3));
@@ -169,7 +170,7 @@ TEST(PlannedAttention, BlocksOfAMappedFunction) {
   const Array q = numbers({4, 12, 8, 16}, f32, 1), k = numbers({4, 12, 8, 16}, f32, 2),
               v = numbers({4, 12, 8, 16}, f32, 3);
   expect_attention(shard_map(body, mesh, {spec, spec, spec}, spec), f32, q, k, v);
-  // Of global arrays that are split so.
+  // The same for global arrays with these shardings.
   const auto put = [&](const Array& x) { return device_put(x, NamedSharding(mesh, spec)); };
   const auto planned = jit(body);
   const Array want = body(q, k, v);
@@ -178,7 +179,7 @@ TEST(PlannedAttention, BlocksOfAMappedFunction) {
             has_kernel());
 }
 
-// What is the same on all devices is neither repeated nor cut into parts.
+// A value that is the same on all devices is neither repeated nor cut into parts.
 TEST(PlannedAttention, ABiasAndAMaskThatDevicesShare) {
   const Mesh mesh = make_mesh({2, 4}, {"i", "j"});
   const P spec("i", none, "j");
@@ -239,7 +240,7 @@ TEST(PlannedAttention, DerivativesAreThoseOfAttention) {
 }
 
 TEST(PlannedAttention, ScoresAreNoArray) {
-  // What it captures gives each function under jit plans of its own.
+  // The captured value gives each function its own plans under jit.
   const float scale = 0.25f;
   const auto f = [scale](Array q, Array k, Array v) {
     Array s = einsum("qhd,khd->hqk", q, k) * scale;

@@ -35,7 +35,7 @@ Array is_earlier(int rows, int columns) {
   return reshape(iota(i32, rows), {rows, 1}) >= iota(i32, columns);
 }
 
-// As transformers write it; [batch, row, head, feature].
+// Attention as transformers write it; [batch, row, head, feature].
 Array written_out(Array q, Array k, Array v) {
   Array s = einsum("bqhd,bkhd->bhqk", q, k) / std::sqrt(static_cast<float>(q.shape()[3]));
   s = where(is_earlier(static_cast<int>(q.shape()[1]), static_cast<int>(k.shape()[1])), s, -1e30f);
@@ -44,7 +44,7 @@ Array written_out(Array q, Array k, Array v) {
 
 Array cost_of(const Array& y) { return sum(y * cos(y)); }
 
-// Whether a program that jit gets has the derivative of attention in it.
+// The text of the program that jit gets.
 std::string program_of(const std::function<Arrays(Arrays)>& f, const Arrays& x) {
   return to_string(make_jaxpr(jit(f))(x));
 }

@@ -27,7 +27,7 @@ std::size_t count_of(const std::string& text, const std::string& word) {
 Array twice_sin(Array x) { return sin(sin(x)); }
 float derivative(float x) { return std::cos(std::sin(x)) * std::cos(x); }
 
-// How many arrays the linear part of f at x holds.
+// The number of arrays that the linear part of f at x holds.
 template <class F>
 std::size_t residuals(F f, const Array& x) {
   detail::FlatCall<F, Array> call(f, x);

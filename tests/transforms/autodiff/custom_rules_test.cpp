@@ -90,7 +90,7 @@ TEST(CustomJvp, RunsEagerly) {
   EXPECT_EQ(value(grad(f)(-2.f)), 7.f);
   EXPECT_EQ(value(grad(f)(3.f)), 1.f);
   EXPECT_EQ(seen, (std::vector<float>{-2, 3}));
-  // Where nothing is differentiated, the function itself is called.
+  // If nothing is differentiated, the function itself is called.
   grad([&](Array x) { return x * f(-4.f); })(1.f);
   EXPECT_EQ(seen.size(), 2u);
 }

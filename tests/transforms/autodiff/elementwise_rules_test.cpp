@@ -79,7 +79,7 @@ TEST(ElementwiseRules, OfTwoOperands) {
   }
 }
 
-// Each with a host scalar in place of an operand, which goes with every dtype.
+// Each operation with a host scalar as an operand, which adapts to every dtype.
 TEST(ElementwiseRules, OfAHostScalar) {
   const Array x = spread_values(1, {5}, 0.5, 3);
   const std::pair<const char*, ArrayFn> cases[] = {
@@ -141,7 +141,7 @@ TEST(ElementwiseRules, Conversions) {
     return
         [t](const Arrays& in) { return Arrays{astype(astype(in[0] * in[0], t), in[0].dtype())}; };
   };
-  // To f64 and back nothing is lost; to integers everything.
+  // A conversion to f64 and back loses nothing; to integers it loses everything.
   EXPECT_EQ(check_rules({"through f64", through(f64), {x}}), "");
   EXPECT_EQ(check_rules({"through i32", through(i32), {spread_values(1, {5}, 0.6, 0.9)}}), "");
   const auto bits = [](const Arrays& in) {
@@ -174,7 +174,7 @@ TEST(StopGradient, IsTheValueWithoutATangent) {
       std::tuple{x, y}, std::tuple{ones({4}, f64), ones({4}, f64)});
   EXPECT_EQ(value.to_vector<double>(), (x * x + y).to_vector<double>());
   EXPECT_EQ(slope.to_vector<double>(), x.to_vector<double>());
-  // At every level: of the derivative nothing is left but the constant 1.
+  // The same at every level: only the constant 1 remains of the derivative.
   const auto second = grad(grad([](Array a) { return stop_gradient(a) * sin(a); }));
   const double at = 0.5;
   EXPECT_DOUBLE_EQ(second(Array(at)).item<double>(), -at * std::sin(at));
@@ -198,7 +198,7 @@ TEST(StopGradient, LivesOnInPrograms) {
   EXPECT_EQ(eval_jaxpr(s, {Array(2.f)})[0].item<float>(), 2.f);
 }
 
-// What softmax and logsumexp subtract costs derivatives nothing.
+// The number that softmax and logsumexp subtract adds nothing to derivatives.
 TEST(StopGradient, TheGreatestOfASoftmaxIsAConstant) {
   const std::string text = to_string(make_jaxpr([](Array x) {
     return jvp(

@@ -27,7 +27,7 @@ void expect_near(const Array& x, const Shape& shape, std::initializer_list<float
   for (const float w : wanted) EXPECT_NEAR(got[i++], w, 1e-5f) << "at " << i - 1;
 }
 
-// Both modes.
+// Checks both modes.
 template <class F, class... A>
 void expect_jacobian(F f, const Shape& shape, std::initializer_list<float> wanted,
                      const A&... args) {

@@ -31,7 +31,7 @@ TEST(ReduceRules, SumProductAndExtrema) {
     EXPECT_EQ(check_rules({p->name, over(*p, {0}), {spread_values(1, {1}, -2, 2)}}), "");
     EXPECT_EQ(check_rules({p->name, over(*p, {0}), {spread_values(1, {2, 0}, -2, 2)}}), "");
   }
-  // Of nothing: a constant.
+  // The result for no elements is a constant.
   EXPECT_EQ(check_rules({"sum", over(reduce_sum_p, {1}), {zeros({2, 0}, f64)}}), "");
   EXPECT_EQ(check_rules({"prod", over(reduce_prod_p, {1}), {zeros({2, 0}, f64)}}), "");
 }

@@ -9,7 +9,7 @@
 namespace shmap {
 namespace {
 
-// What a primitive says that nobody has thought about.
+// The reason of a rule that nobody has set.
 const std::string kNothing = Rule<JvpFn>().reason();
 
 template <class Fn>
@@ -29,7 +29,8 @@ TEST(Rules, EveryPrimitiveHasThemOrSaysWhyNot) {
   EXPECT_EQ(missing(&Primitive::sharding), "");
 }
 
-// By what it sends, simulate knows its time: one that says nothing would take none.
+// simulate computes a collective's time from the bytes that it sends; one that gives none would
+// take no time.
 TEST(Rules, CollectivesSayWhatTheySend) {
   ensure_started();
   std::string silent;

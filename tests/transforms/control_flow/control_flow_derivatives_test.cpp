@@ -112,7 +112,7 @@ TEST(ScanDerivatives, NestedLoops) {
   check(f, {random({}, 1), random({3, 2}, 2), random({}, 3)});
 }
 
-// What changes from trip to trip is kept for each of them; what does not is kept once.
+// Residuals that change from trip to trip are kept for each trip; others are kept once.
 TEST(ScanDerivatives, KeepsOnceWhatDoesNotChange) {
   const auto loss = [](Array w, Array x) {
     return sum(scan(
@@ -279,7 +279,7 @@ TEST(CondDerivatives, InsideALoopAndAroundOne) {
 
 Mesh mesh_i() { return make_mesh({4}, {"i"}); }
 
-// What each device does is decided by its own block; w is the same on all.
+// Each device's own block decides its branch; w is the same on all.
 Array decided_apart(const Array& x, const Array& w) {
   return shard_map(
       [w](Array b) {
@@ -306,7 +306,7 @@ TEST(VaryingDecisions, GradientOfWhatABranchClosesOver) {
   for (int call = 0; call < 3; ++call) check_values(jitted(x, w));
   const auto inside = grad<0, 1>(jit(loss));
   check_values(inside(x, w));
-  // One sum over devices, and outside of the branches.
+  // There is one sum over devices, outside of the branches.
   const CostAnalysis cost = cost_analysis(make_jaxpr(grad<1>(loss))(x, w));
   std::vector<std::string> names;
   for (const auto& c : cost.collectives) names.push_back(c.primitive);
@@ -426,7 +426,7 @@ TEST(LoopsInBodies, AsOnOneDevice) {
 
 // ---- modes of variance, and other transforms
 
-// With casts written out, and without variance types at all.
+// Also with explicit casts, and without variance types.
 TEST(LoopsInBodies, InEveryMode) {
   const Array x = arange(4), w = array<float>({2}, Shape({}));
   const float want = (0 + 1 + 2 + 3) * 5 * 16;
@@ -559,7 +559,7 @@ TEST(ScanDerivatives, OfManyAndTwice) {
   }
 }
 
-// Each trip's residuals lie in one array a value, split as the values are: nothing is moved.
+// The residuals of all trips are one array per value, split as the values are: nothing is moved.
 TEST(ScanDerivatives, ShardedCarriesStaySharded) {
   const Array x = device_put(reshape(arange(16), {8, 2}), NamedSharding(mesh_i(), P("i")));
   const auto f = [](Array c) {

@@ -177,7 +177,7 @@ TEST(Lowered, AnUnplacedInitTakesTheBodysSharding) {
         0, 2, [&](Array, Array c) { return c + x; }, zeros({16}));
   };
   const std::string text = lowered(f, split_i(ones({16})));
-  // Each device makes its part of the zeros.
+  // Each device makes its own part of the zeros.
   EXPECT_NE(text.find("f32[2] = broadcast_in_dim"), std::string::npos) << text;
   EXPECT_EQ(text.find("pscatter"), std::string::npos) << text;
   EXPECT_EQ(text.find("all_gather"), std::string::npos) << text;

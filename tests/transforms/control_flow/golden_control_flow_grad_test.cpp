@@ -91,7 +91,7 @@ Program derivative(const std::string& name, Program f) {
       y.insert(y.end(), y_dot.begin(), y_dot.end());
       return y;
     }
-    // As many arguments as leave one cotangent for each result.
+    // Finds the number of arguments that leaves one cotangent for each result.
     for (std::size_t n = all.size() - 1; n > 0; --n) {
       const auto middle = all.begin() + static_cast<std::ptrdiff_t>(n);
       const Arrays x(all.begin(), middle);

@@ -22,7 +22,7 @@ constexpr const char* kHostDecides = "which the host decides";
 // run host code, a device runs it as a task.
 const auto kIsLoop = ::testing::AnyOf(HasSubstr(kHostDecides), HasSubstr("flow_task["));
 
-// How many loops stay.
+// The number of loops that are not unrolled.
 std::size_t loops_of(const std::string& plan) {
   std::size_t n = 0;
   for (const std::string word : {kHostDecides, "flow_task["})

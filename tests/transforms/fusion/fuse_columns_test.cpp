@@ -19,7 +19,8 @@ Array numbers(const Shape& shape, DType dtype = f32) {
 
 bool fuses_columns() { return make_mesh({1}, "i").impl()->backend().kind() == DeviceKind::cpu; }
 
-// Also on split arrays; on one device the plan has so many such equations.
+// Compares with eager results, also on split arrays. On one device the plan must have `wanted` such
+// equations.
 template <class F, class... A>
 void expect_columns(std::size_t wanted, F f, const A&... args) {
   expect_same_under_jit(f, Communication::no_more, args...);
@@ -76,7 +77,7 @@ TEST(FuseColumns, WithValuesOfRowsColumnsAndReductionsOfRows) {
       1, [](Array x) { return mean(square(x), 0); }, numbers({90, 1500}));
 }
 
-// What is centred is stored neither for the sum of its squares nor for what scales it.
+// The centred values are stored neither for the sum of their squares nor for the scaling.
 TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
   const auto normalize = [](Array x) {
     const Array centred = x - mean(x, 0);
@@ -90,7 +91,7 @@ TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
     }
   }
   const Array x = numbers({203, 131}), y = numbers({203, 131}) * 0.5f, row = numbers({131});
-  // What does not wait for the sum is computed with its operand, in one program.
+  // A value that does not wait for the sum is computed with its operand, in one program.
   expect_columns(
       0,
       [](Array x, Array row) {
@@ -98,7 +99,7 @@ TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
         return std::pair{sum(abs(shifted), 0), shifted * 2.f};
       },
       x, row);
-  // What a fused program makes is not stored for that.
+  // A value that a fused program computes is not stored for that.
   expect_columns(
       0,
       [](Array x) {
@@ -106,7 +107,7 @@ TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
         return shifted * sum(square(shifted), 0);
       },
       x);
-  // Of two arrays the difference is read again, as before.
+  // A difference of two arrays is read again, as before.
   expect_columns(
       0,
       [](Array x, Array y) {
@@ -127,7 +128,8 @@ TEST(FuseColumns, SeveralOuterDimsAreRows) {
       1, [](Array x) { return max(x + 1.f, 0); }, numbers({70, 20, 6}));
 }
 
-// What others use has to be stored; the sums of middle dims, and of half floats, are left.
+// Values that other operations use have to be stored. Sums of middle dims and of half floats are
+// not fused.
 TEST(FuseColumns, WhatIsLeft) {
   const Array x = numbers({100, 80});
   expect_columns(

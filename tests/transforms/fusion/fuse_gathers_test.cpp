@@ -23,7 +23,7 @@ Array numbers(const Shape& shape, DType dtype = f32) {
   return astype(sin(reshape(arange(shape.num_elements()), shape)) * 50.f, dtype);
 }
 
-// Of a dim of that extent: counted from both ends, and some outside of it.
+// Indices of a dim of that extent, counted from both ends, some of them out of bounds.
 Array places(const Shape& shape, int extent, DType dtype = i32) {
   const Array all = reshape(arange(shape.num_elements(), i32), shape);
   return astype(remainder(all * 37 + 11, 2 * extent + 6) - (extent + 3), dtype);
@@ -37,8 +37,9 @@ int count_of(const std::string& word, const std::string& text) {
   return n;
 }
 
-// Also on split arrays; on one device the plan has so many gathers and scatters that count from the
-// end, so many that are reduced, and nothing else that looks at the indices.
+// Compares with eager results, also on split arrays. On one device the plan must have `from_end`
+// gathers and scatters that count from the end, `reduced` reduced gathers, and nothing else that
+// reads the indices.
 template <class F, class... A>
 void expect_gathers(int from_end, int reduced, F f, const A&... args) {
   expect_same_under_jit(f, Communication::no_more, args...);
@@ -71,7 +72,7 @@ TEST(FuseGathers, IndicesFromTheEnd) {
         1, 0, [](Array x, Array ids) { return take(x, ids); }, numbers({7, 19}, bf16),
         places({40}, 7 * 19, dtype));
   }
-  // Those of narrow dtypes are widened first; unsigned ones have no negative ones.
+  // Indices of narrow dtypes are widened first; unsigned ones are never negative.
   expect_gathers(
       1, 0, [](Array x, Array ids) { return take(x, ids, 0); }, numbers({23, 4}),
       places({70}, 23, i8));
@@ -96,7 +97,7 @@ TEST(FuseGathers, IndicesOfGradientsAndUpdates) {
   expect_gathers(
       1, 0, [](Array x, Array ids, Array y) { return x.at({ids}).max(y); }, numbers({90}),
       places({400}, 90), numbers({400}));
-  // One gather forward and one scatter back, of the same indices.
+  // One gather forward and one scatter backward use the same indices.
   expect_gathers(
       2, 0,
       [](Array table, Array ids) {
@@ -180,8 +181,8 @@ TEST(FuseGathers, OtherReductionsAndDims) {
   }
 }
 
-// What others read has to be stored; all bags at once are no pieces; nor are slices whose dims
-// stand before those of the indices.
+// Slices that others read have to be stored. A reduction over all bags at once is not fused, nor
+// are slices whose dims come before those of the indices.
 TEST(FuseGathers, OthersAreStored) {
   const Array table = numbers({50, 12}), ids = places({6, 4}, 50);
   expect_gathers(

@@ -114,7 +114,7 @@ TEST(FuseProducts, ActivationsOfOtherKindsStay) {
               ElementsAre("dot_general", "max"));
   EXPECT_THAT(names_of([](Array x, Array w) { return gelu(matmul(x, w), false); }, kX, kW),
               testing::Contains("dot_general"));
-  // As gelu, but for a number.
+  // Like gelu, except for one number.
   EXPECT_THAT(names_of(
                   [](Array x, Array w) {
                     const Array y = matmul(x, w);
@@ -155,11 +155,11 @@ TEST(FuseProducts, ATermOfTheProductsType) {
   EXPECT_THAT(names(*j), ElementsAre("product_into"));
   EXPECT_TRUE(params_of(*j).bias && params_of(*j).adds);
   EXPECT_EQ(params_of(*j).activation, Activation::relu);
-  // Of two products the first is added to.
+  // With two products the second is added to the first.
   EXPECT_THAT(
       names_of([](Array x, Array w, Array v) { return matmul(x, w) + matmul(x, v); }, kX, kW, kW),
       ElementsAre("dot_general", "product_into"));
-  // Not to what is multiplied: it could not be overwritten.
+  // A factor cannot be added to, since it could not be overwritten.
   const ShapedArray square = type({8, 8});
   EXPECT_THAT(names_of([](Array x, Array w) { return x + matmul(x, w); }, square, square),
               ElementsAre("dot_general", "add"));
@@ -236,7 +236,7 @@ TEST(FuseProducts, CostsAreThoseOfTheOperations) {
   const Cost one = cost_of(layer->eqns.at(0));
   EXPECT_EQ(one.flops, 2 * 4 * 8 * 16 + 2 * 4 * 16);
   EXPECT_EQ(one.bytes, 4 * (4 * 8 + 8 * 16 + 16 + 4 * 16));
-  // Of a large destination what is written counts.
+  // For a large destination only the bytes written count.
   const JaxprRef slice = fused(
       [](Array x, Array w, Array whole) {
         return dynamic_update_slice(std::move(whole), matmul(x, w), {Array(6), Array(0)});
@@ -334,7 +334,7 @@ TEST(FuseProducts, AProductDoesNotWaitForWhatItIsAddedToAfterAnExchange) {
   EXPECT_EQ(count(*j, "product_into") + count(*j, "dynamic_slice"), 0);
 }
 
-// As ring_gather, but that the last block is left as it is.
+// Like ring_gather, but the last block is left unchanged.
 Array ring_but_one(Array x, Array w) {
   const int n = axis_size("i");
   const Array index = axis_index("i");
@@ -351,7 +351,7 @@ TEST(FuseProducts, WhatIsNotAllWrittenIsFilledBefore) {
   const JaxprRef j = fused_body(ring_but_one, P("i"), P(), P("i"), type({2 * n, 8}), kW);
   EXPECT_EQ(count(*j, "product_into"), n - 1) << to_string(*j);
   EXPECT_EQ(count(*j, "product"), 0);
-  // Nor where somebody looks at it before all of it is written.
+  // Not fused either if the array is read before all of it is written.
   const auto seen = [](Array x, Array w, Array whole) {
     whole = dynamic_update_slice(std::move(whole), matmul(x, w), {Array(0), Array(0)});
     return std::pair{dynamic_update_slice(whole, matmul(x, w * 2), {Array(4), Array(0)}), whole};
@@ -388,7 +388,7 @@ void expect_near(const Array& got, const Array& want, double tolerance) {
     ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << "at " << i;
 }
 
-// Three calls: the first, the one that is captured, and a replay.
+// Makes three calls: the first, the captured one, and a replay.
 template <class F, class... A>
 void expect_same(double tolerance, F f, const A&... args) {
   const Array want = f(args...);
@@ -415,12 +415,12 @@ TEST(FusedProductValues, TermsAndActivations) {
     expect_same(
         eps, [](Array x, Array w, Array b, Array c) { return relu(c + (matmul(x, w) + b)); }, x, w,
         b, c);
-    // What is added to is used afterwards too; a result that may take its memory.
+    // The term is used afterwards too; the term is a result whose memory may be taken.
     expect_same(
         eps, [](Array x, Array w, Array c) { return (matmul(x, w) + c) * c; }, x, w, c);
     expect_same(
         eps, [](Array x, Array w, Array c) { return matmul(x, w) + c * 2; }, x, w, c);
-    // Operands that lie transposed, and batches.
+    // Transposed operands, and batches.
     expect_same(
         eps, [](Array x, Array w, Array c) { return matmul(transpose(x), w) + c; },
         numbers({9, 6}, t, 1), w, c);

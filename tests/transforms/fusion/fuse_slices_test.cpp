@@ -21,7 +21,8 @@ Array numbers(const Shape& shape, DType dtype = f32) {
 
 bool reads_slices() { return make_mesh({1}, "i").impl()->backend().kind() == DeviceKind::cpu; }
 
-// Also on split arrays; on one device the plan has so many slices of its own.
+// Compares with eager results, also on split arrays. On one device the plan must have `wanted`
+// slices.
 template <class F, class... A>
 void expect_slices(std::size_t wanted, F f, const A&... args) {
   expect_same_under_jit(f, Communication::no_more, args...);
@@ -103,7 +104,7 @@ TEST(FuseSlices, OuterDimsOfOnePitch) {
       y);
 }
 
-// What stays a slice: of two pitches, of short rows, with steps, or wanted for more.
+// Slices that are not fused: of two pitches, of short rows, with steps, or used by others too.
 TEST(FuseSlices, OthersAreMade) {
   const Array x = numbers({4, 6, 200});
   expect_slices(

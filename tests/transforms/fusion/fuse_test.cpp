@@ -23,7 +23,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// As jit has it: of a program that is simplified.
+// Fuses the simplified program, in the form that jit has.
 ClosedJaxpr fused(const ClosedJaxpr& j) {
   const JaxprRef made = fuse(*simplify(*j.impl().jaxpr));
   typecheck_jaxpr(*made);
@@ -37,7 +37,7 @@ std::vector<std::string> names(const ClosedJaxpr& j) {
   return out;
 }
 
-// What the values are made of, as 64-bit numbers; NaNs alike.
+// The values as the bits of 64-bit numbers; all NaNs are equal.
 std::vector<std::uint64_t> bits(const Array& x) {
   std::vector<std::uint64_t> out;
   for (double v : astype(x, f64).to_vector<double>()) {  // exact but for wide integers

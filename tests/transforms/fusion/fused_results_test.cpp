@@ -170,7 +170,7 @@ TEST_F(FusedResults, OfDonatedArguments) {
   }
 }
 
-// One task runs the loop's trips, with the carry in memory of its own.
+// One task runs the loop's trips; the carry has its own memory.
 TEST_F(FusedResults, OfALoopsCarry) {
   const auto loop = [](Array a, Array b) {
     return fori_loop(

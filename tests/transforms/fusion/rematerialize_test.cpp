@@ -62,7 +62,7 @@ int count(const Jaxpr& jaxpr, const std::string& name) {
                                         [&](const Eqn& e) { return e.primitive->name == name; }));
 }
 
-// How often an operation is done, in fused programs too.
+// The number of an operation's occurrences, including those in fused programs.
 int operations(const Jaxpr& jaxpr, const std::string& name) {
   int n = count(jaxpr, name);
   for (const Eqn& e : jaxpr.eqns) {
@@ -108,7 +108,7 @@ TEST(Rematerialize, InsideOfAFusedReader) {
   EXPECT_EQ(peak(*j) - peak(*made), kMiB);
 }
 
-// One result of several of a fused equation: the other one is not computed again.
+// One of several results of a fused equation is computed again, but not the other one.
 TEST(Rematerialize, OneOfSeveralResults) {
   const JaxprRef j = planned([](Array x, Array w, Array v) {
     const Array a = matmul(x, w);
@@ -136,7 +136,8 @@ TEST(Rematerialize, ReadersOfViews) {
   EXPECT_EQ(peak(*j) - peak(*made), kMiB);
 }
 
-// What is not read before the peak is not computed before it: products too, and what they read.
+// Values that are not read before the peak are not computed before it. That includes products and
+// their operands.
 TEST(Rematerialize, ProductsThatAreReadOnlyLateComeLate) {
   const JaxprRef j = planned([](Array x, Array w, Array v) {
     const Array q = matmul(x, w), k = matmul(w, x);
@@ -197,7 +198,7 @@ TEST(Rematerialize, NothingThatIsNotWorthIt) {
   })(floats({128, 128}));
   const JaxprRef small = schedule(*fuse(*simplify(*traced.impl().jaxpr)));
   EXPECT_EQ(remade(small).get(), small.get());
-  // It takes a large part of the program's time.
+  // The value takes a large part of the program's time.
   const JaxprRef slow = planned([](Array x, Array v) {
     const Array n = x * 0.5f;
     const Array s = flip(n, 0);

@@ -39,7 +39,8 @@ struct Calls {
 template <class F, class Call>
 Calls calls_of_jit(const char* rematerialize, const F& f, const Call& call) {
   setenv("SHMAP_REMATERIALIZE", rematerialize, 1);
-  // With a capture, since all functions of one type without state share their programs under jit.
+  // The lambda captures a value, since all functions of one type without state share their programs
+  // under jit.
   const auto jitted = jit([f, rematerialize](const Array& a, const Array& b, const Array& c) {
     (void)rematerialize;
     return f(a, b, c);
@@ -88,7 +89,7 @@ TEST(RematerializedValues, OfAMappedFunction) {
 TEST(RematerializedValues, OfDerivatives) {
   const Operands o = operands();
   const auto loss = [f = mapped()](Array w, Array x, Array v) { return sum(square(f(x, w, v))); };
-  // Where each device has a memory of its own, nothing is worth it.
+  // If each device has its own memory, rematerialising is not worth it.
   expect_same_as_kept(
       value_and_grad(loss), [&](const auto& f) { return f(o.w, o.x, o.v); },
       /*shows=*/false);

@@ -1,4 +1,4 @@
-// What programs cost one device: flops, bytes, and each collective.
+// The costs of programs on one device: flops, bytes, and each collective.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -193,7 +193,7 @@ TEST(CostAnalysis, TheLossOfDataParallelismNeedsOneScalar) {
   EXPECT_THAT(collectives(cost), ElementsAre("psum batch 4"));
 }
 
-// What jit writes out for arrays that are split: the collectives of its plan, on blocks.
+// The collectives that jit adds for split arrays are counted on blocks, as in its plan.
 TEST(CostAnalysis, OfSplitArraysCountsTheCollectivesOfThePlan) {
   const Mesh mesh = make_mesh({8}, {"i"});
   const Array a = device_put(ones({8, 8}), NamedSharding(mesh, P(none, "i")));

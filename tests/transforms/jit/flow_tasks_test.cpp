@@ -84,7 +84,7 @@ TEST(FlowTasks, PartsAtComputedPlaces) {
   expect_tasks(1, rows_that_change_places, numbers({11, 5}), ids);
 }
 
-// As many trips at a time as divide the length, where nearly as many do.
+// A task runs a number of trips that divides the length, if there is one close to the best number.
 TEST(FlowTasks, NoTripsAreLeftOver) {
   if (!runs_tasks()) GTEST_SKIP() << "these devices do not run loops as tasks";
   const auto f = jit([](Array x) {
@@ -308,7 +308,7 @@ TEST(FlowTasks, BranchesOfOneCallAreShared) {
   }
 }
 
-// Those of several calls, or of partial results that are put together, are not.
+// Branches of several kernel calls, or of combined partial results, are not shared.
 TEST(FlowTasks, BranchesOfSeveralCallsAreNotShared) {
   if (!runs_tasks()) GTEST_SKIP() << "these devices do not run loops and branches as tasks";
   const auto f = [](Array p, Array x) {
@@ -349,7 +349,7 @@ TEST(FlowTasks, LoopsInLoopsAreOneTask) {
       numbers({4}));
 }
 
-// Each device goes its own way where what decides varies.
+// Each device takes its own branch if the predicate varies.
 TEST(FlowTasks, DecidedOnEachDevice) {
   const Mesh mesh = make_mesh({8}, "i");
   const auto f = shard_map(

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// What goes wrong under jit: values asked for while tracing, tracers that escape, bodies that
-// throw, arguments that changed, axis names that nobody bound.
+// Errors under jit: values asked for while tracing, tracers that escape, bodies that throw,
+// arguments that changed, unbound axis names.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What a plan prints as, whole: its steps, their streams and events, slots and bytes.
+// The whole text of a plan: its steps, their streams and events, slots and bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ std::string mapped() {
   return f.plan_text();
 }
 
-// Of 4 elements a trip is so little that a device runs the loop as a task; of 50000 the host
-// launches each.
+// With 4 elements a trip is so short that a device runs the loop as a task; with 50000 the host
+// launches each trip.
 std::string loop(const Array& x) {
   const auto f = jit([](Array x) {
     const Array y = while_loop([](Array v) { return sum(v) < 100.f; },

@@ -16,7 +16,7 @@ Array split(const Mesh& mesh, Shape shape, const P& spec) {
   return device_put(numbers(shape), NamedSharding(mesh, spec));
 }
 
-// What f(args...) communicates: eagerly, and at five calls of jit, which do the same.
+// The communication of f(args...), eagerly and in five calls of jit, which must be the same.
 struct Cost {
   std::int64_t collectives, bytes;
   friend bool operator==(const Cost&, const Cost&) = default;

@@ -44,7 +44,7 @@ TEST(RepeatedParts, RowsAndColumns) {
   const Array x = device_put(numbers({24, 32}), NamedSharding(mesh, P("x", "y")));
   const Array row = device_put(numbers({32}), NamedSharding(mesh, P()));
   const Array column = device_put(numbers({24, 1}), NamedSharding(mesh, P()));
-  // What is cut is the column, before it is repeated.
+  // The column is cut before it is repeated.
   const auto scaled = [](Array x, Array column) { return x * sum(column * 2.f, 1, true); };
   expect_same_under_jit(scaled, Communication::no_more, x, column);
   const auto jitted = jit(scaled);

@@ -86,7 +86,7 @@ TEST(DevicePut, MovesToADeviceInPrograms) {
   EXPECT_EQ(values(grad([=](Array a) { return sum(f(a) * f(a)); })(x)), values((x + 1.f) * 2.f));
 }
 
-// Where the value is used on two meshes, its cotangents meet on the one that it comes from.
+// If a value is used on two meshes, its cotangents meet on the mesh that it comes from.
 TEST(DevicePut, OfACotangentGoesBack) {
   const std::vector<Device> all = devices();
   const Mesh left(NdArray<Device>({all[0], all[1]}, {2}), "i");

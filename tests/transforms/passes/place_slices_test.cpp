@@ -92,7 +92,7 @@ TEST(PlaceSlices, WhatIsNoViewOfAnArgumentStays) {
                       whole),
                   "placed_slice"),
             0);
-  // Not contiguous.
+  // The slices are not contiguous.
   EXPECT_EQ(count(*placed(
                       [](Array x) {
                         return dynamic_slice(x, {0, axis_index("i") % 2}, {x.shape()[0], 1}) + 1;
@@ -128,7 +128,7 @@ void expect_as_eager(F body, const Shape& shape) {
   const auto mapped = shard_map(body, ring(), {P(none, "i")}, P(none, "i"), {.check_vma = false});
   const auto planned = jit(mapped);
   for (int call = 0; call < 6; ++call) {
-    // Each time another argument, and now and then one that is given up.
+    // Each call has another argument, which every second call donates.
     const Array numbers = astype(arange(shape.num_elements()), f32) / (10.f + float(call));
     Array x = device_put(reshape(numbers, shape), NamedSharding(ring(), P(none, "i")));
     const std::vector<float> before = values(x);

@@ -155,7 +155,7 @@ TEST(Simplify, NeutralElementsGoWhereTheyChangeNoBit) {
 }
 
 TEST(Simplify, ARepeatedHostScalarIsAnOperandItself) {
-  // Of two that give no shape but together, one stays.
+  // If two scalars give a shape only together, one of them stays an array.
   EXPECT_EQ(simplified_text(
                 [](Array x) {
                   const Array two = full({2, 3}, 2.f), one = full({2, 3}, 1.f);
@@ -220,7 +220,7 @@ TEST(Simplify, ShapesAreChangedOnce) {
 
 TEST(Simplify, ConversionsToTheSameTypeGo) {
   const ClosedJaxpr j = make_jaxpr([](Array x) {
-    // As a rule of a transform may write it: astype itself binds nothing here.
+    // A transform's rule may write this; astype itself binds nothing here.
     Array y = x;
     for (int i = 0; i < 2; ++i) y = broadcast_in_dim(y, {2, 3}, {0, 1});
     return astype(astype(y, f32), f64);
@@ -244,7 +244,7 @@ TEST(Simplify, DeadCodeGoes) {
             "  in ( b ) }");
 }
 
-// One body of three results, of which each needs its own operand.
+// A body with three results, each of which needs its own operand.
 ClosedJaxpr three_results() {
   const AbstractMesh mesh({4, 2}, {"i", "j"});
   return make_jaxpr([mesh](Array x, Array y, Array z) {

@@ -76,7 +76,7 @@ TEST(Operations, AreFunctionsToo) {
   EXPECT_EQ(c[1].to_vector<float>(), matmul(a[1], b[1]).to_vector<float>());
   EXPECT_EQ(jit(shmap::tanh)(a).to_vector<float>(), tanh(a).to_vector<float>());
   EXPECT_EQ(grad(shmap::square)(3.f).item<float>(), 6);
-  // Those of which there are several, by their name: the one of one array.
+  // Overloaded functions are chosen by name: the overload of one array.
   const auto each = [&](auto f) {
     std::vector<float> out;
     for (std::int64_t i = 0; i < 2; ++i) {

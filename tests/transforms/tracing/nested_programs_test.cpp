@@ -127,7 +127,7 @@ TEST(NestedPrograms, HaveTheValuesOfTheFunctions) {
   }
 }
 
-// On a thread with a stack of its own, whose size does not hang on the machine.
+// Runs f on a thread whose stack has a fixed size on every machine.
 void on_small_stack(std::function<void()> f) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -168,13 +168,13 @@ TEST(NestedPrograms, ThatAreTooDeepSaySo) {
       refused(what, [&] { make_jaxpr(grad(f))(operand()); });
       refused(what, [&] { jit(vmap(f, 1))(ones({2, 3})); });
     }
-    // And the thread goes on.
+    // The thread goes on afterwards.
     EXPECT_EQ(jit([](Array x) { return conds(x, 3); })(operand()).shape(), Shape({2}));
   });
 }
 
-// Programs that could be traced are compiled and run, or refused by the pass that cannot: whatever
-// their depth, and also where tracing has just enough of the stack.
+// Programs of any depth that could be traced are compiled and run, or refused by a pass without
+// enough stack. This also holds if tracing has just enough stack.
 TEST(NestedPrograms, AreRefusedByEveryPassThatHasNoRoom) {
   on_small_stack([] {
     for (int depth = 250; depth <= 2'000; depth *= 2) {

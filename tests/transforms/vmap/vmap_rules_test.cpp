@@ -71,7 +71,7 @@ std::vector<VmapCase> elementwise_cases() {
     for (const Shape& b : {full, none})
       for (const Shape& c : {full, none}) {
         all.push_back(op(select_n_p, {type(a, DType::bool_), type(b), type(c)}));
-        // What is clamped has the result's shape.
+        // clamp's middle operand has the shape of the result.
         if (b == full || (a == none && c == none))
           all.push_back(op(clamp_p, {type(a), type(b), type(c)}));
       }

@@ -225,7 +225,7 @@ TEST(Vmap, LoopsThatEndAtDifferentTimes) {
                       Arrays{in[0], Array(0)});
   };
   EXPECT_EQ(check_vmap({"while", doubled, {ShapedArray({2}, f32), ShapedArray({}, f32)}}), "");
-  // What decides is one for all at first, and differs after a trip.
+  // The predicate is the same for all elements at first, and differs after a trip.
   const auto later = [](const Arrays& in) {
     return while_loop([](Arrays c) { return c[0] < 3.f; },
                       [&](Arrays c) {
