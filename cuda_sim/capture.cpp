@@ -26,7 +26,7 @@ std::shared_ptr<Graph> end(Runtime& r, Capture& capture) {
   return graph;
 }
 
-// Whether some work of the capture does not lead to the origin stream's last work.
+// True if some work of the capture does not lead to the origin stream's last work.
 bool unjoined(const Capture& capture) {
   std::vector<bool> followed(capture.graph->nodes.size(), false);
   for (const Node& node : capture.graph->nodes) {

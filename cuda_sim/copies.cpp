@@ -26,7 +26,7 @@ void run(const Copy& c) {
   }
 }
 
-// Whether the kind matches the addresses, and each side lies in one allocation.
+// True if the kind matches the addresses, and each side is in one allocation.
 cudaError_t check(const Runtime& r, const Copy& c, cudaMemcpyKind kind) {
   if (c.dst == nullptr || c.src == nullptr) return cudaErrorInvalidValue;
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
@@ -55,8 +55,8 @@ void log_copy(Runtime& r, const Copy& c) {
   if (r.logging) r.calls.back() += " " + std::to_string(c.width * c.height);
 }
 
-// As drivers do, stages host memory that is not pinned: reads the source before the call returns,
-// and the destination is written when the call returns. Under capture the addresses are kept.
+// Stages host memory that is not pinned, as drivers do: reads the source before the call returns,
+// and has written the destination when it returns. Under capture the addresses are kept.
 cudaError_t enqueue_copy(Runtime& r, Lock& lock, Copy c, cudaMemcpyKind kind, cudaStream_t handle,
                          bool blocking) {
   Stream* stream = stream_of(r, handle);

@@ -16,15 +16,15 @@ struct Stream;
 struct GraphRun;
 struct Event;
 
-// What a piece of work does: copied into each launch of a graph.
+// The work itself, which is copied into each launch of a graph.
 struct Work {
   enum class Kind { kernel, memcpy, memset, host, custom, marker, event };
   Kind kind = Kind::marker;
   int device = 0;
   std::string name;
   std::function<cudaError_t()> run;  // null: nothing to do; its error fails the device
-  // Null, or whether the work may start: another process may have to do its part first. Called
-  // often, with the runtime's mutex held; must not call the simulator.
+  // Returns whether the work may start, for example because another process has to do its part
+  // first; null: always. Called often, with the runtime's mutex held; must not call the simulator.
   std::function<bool()> may_run;
   const void* function = nullptr;  // of a kernel
   std::weak_ptr<Event> event;      // the event that a graph's node records

@@ -24,7 +24,7 @@ bool waits_done(Op& op) {
 
 bool may_run(const Work& work) { return work.may_run == nullptr || work.may_run(); }
 
-// For work whose predecessors are done: whether the work, or a node of the graph, may start without
+// For work whose predecessors are done: true if the work, or a node of the graph, may start without
 // waiting for another process.
 bool may_run(const Op& op) {
   if (op.graph == nullptr) return may_run(*op.work);

@@ -77,7 +77,7 @@ double median_seconds(int reps, F&& run) {
   return times[static_cast<std::size_t>(reps / 2)];
 }
 
-// Its type, how it is split, and where its parts are.
+// Prints the array's type, its spec and the devices of its shards.
 void show(const char* name, const Array& x) {
   std::cout << name << "  " << x.type() << "  " << x.sharding().spec();
   if (x.sharding().spec() == P()) {
@@ -126,9 +126,9 @@ int run(int argc, char** argv) {
               "columns as B has rows");
   const auto M = A.shape()[0], K = A.shape()[1], N = B.shape()[1];
 
-  // With B and C replicated the check has to be off: what a ppermute returns may differ from device
-  // to device, and that all devices end up with the same rows of C is this algorithm's doing, not
-  // something that types can show.
+  // With B and C replicated the check has to be off: the result of a ppermute may differ
+  // from device to device, and types cannot show that all devices end up with the same rows
+  // of C.
   const auto multiply =
       shard_map(matmul_allgather, mesh, {rows, columns}, columns, {.check_vma = args.shard_rhs});
 
@@ -145,8 +145,8 @@ int run(int argc, char** argv) {
   const Counters moved = counters();
 
   const double seconds = median_seconds(args.reps, [&] { multiply(A, B).block_until_ready(); });
-  // The same FLOPs as plain products on one device: one of all of A by all of B for each device
-  // that does all the work.
+  // The same FLOPs as plain products on one device: a product of all of A and all of B for each
+  // device that does all the work.
   const Array a = examples::whole(A), b = examples::whole(B);
   const int products = args.shard_rhs ? 1 : n;
   const double raw_seconds = median_seconds(args.reps, [&] {

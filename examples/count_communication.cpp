@@ -1,7 +1,7 @@
-// An interpreter of one's own: what a program communicates, by collective and mesh axis, told from
+// A custom interpreter: counts the communication of a program, by collective and mesh axis, from
 // the program alone. It goes into bodies and branches, counts loops as often as they run, and works
 // for meshes of any size, with devices or without. The sum is compared with cost_analysis; the exit
-// code is 1 where they differ.
+// code is 1 if they differ.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void count(const ClosedJaxpr& jaxpr, std::int64_t times, Report& report) {
 }
 
 int main() {
-  // A layer of each of 4 stages, split over "model", on 512 devices that are not here.
+  // A layer of each of 4 stages, split over "model", on 512 devices that need not exist.
   const AbstractMesh mesh({64, 8}, {"data", "model"});
   auto layers = shard_map(
       [](Array x, Array w_in, Array w_out) {

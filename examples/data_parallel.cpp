@@ -11,8 +11,8 @@
 //   data_parallel [--images X.npy --labels Y.npy] [--devices cpu:8] [--epochs N] [--batch N]
 //                 [--hidden N] [--rate R] [--quiet] [--trace step.json]
 //
-// The loss is the mean over all digits trained with, after the last step. The exit code is 1 where
-// the three losses differ by more than 1e-3 of themselves.
+// The loss is the mean over all training digits after the last step. The exit code is 1 if the
+// three losses differ by more than a thousandth.
 #include <shmap/shmap.h>
 
 #include <CLI/CLI.hpp>
@@ -120,8 +120,8 @@ Data load_digits(const Arguments& args) {
           {images[range(first, all)], labels[range(first, all)]}};
 }
 
-// After the last step: the loss of all that was trained with, the share of the held-out digits that
-// are recognised, and how long the steps took.
+// The outcome after the last step: the loss over all training digits, the fraction of held-out
+// digits that are recognised, and the time of the steps.
 struct Outcome {
   float loss = 0, accuracy = 0;
   double seconds = 0;

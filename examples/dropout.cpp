@@ -1,5 +1,5 @@
-// Dropout: each step draws a mask from a key of its own and trains a layer with it. The same seed
-// gives the same run, eagerly, under jit and on any number of devices.
+// Dropout: each step draws a mask from its own key and trains a layer with it. The same seed gives
+// the same run, eagerly, under jit and on any number of devices.
 #include <cmath>
 #include <iostream>
 
@@ -13,7 +13,7 @@ struct Params {
   Array w1, w2;
 };
 
-// Each element is kept with probability 0.8, and what is kept is scaled up by as much.
+// Keeps each element with probability 0.8, and scales kept elements by 1 / 0.8.
 Array dropout(Array key, Array x) {
   return where(random::bernoulli(key, 0.8f, x.shape()), x / 0.8f, 0.f);
 }

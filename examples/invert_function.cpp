@@ -1,6 +1,6 @@
-// An interpreter of one's own, after "Writing custom interpreters in JAX": inverse(f) runs the
-// program of f backwards, each equation by the inverse of its primitive. It is checked by f itself
-// and is traced, differentiated and mapped as any code is; the exit code is 1 where it is off.
+// A custom interpreter, after "Writing custom interpreters in JAX": inverse(f) runs the program of
+// f backwards, each equation by the inverse of its primitive. The result is checked with f, and is
+// traced, differentiated and mapped like any code; the exit code is 1 if it is wrong.
 #include <shmap/shmap.h>
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 using namespace shmap;
 
-// Of the equation's other operand (empty where it has one alone) and its result.
+// Computes an operand from the equation's result and its other operand (empty if it has only one).
 using Inverse = std::function<Array(const extend::Eqn& e, Array other, Array y)>;
 
 const std::map<std::string, Inverse>& inverses() {
@@ -39,7 +39,7 @@ Array run_backwards(const ClosedJaxpr& jaxpr, Array y) {
     const auto inverse = inverses().find(e->primitive());
     if (inverse == inverses().end())
       throw ValueError("no inverse is known of " + e->primitive().name());
-    // One operand is what is looked for; the other has to be a number.
+    // One operand is unknown; the other has to be a number.
     std::optional<extend::Var> wanted;
     Array other;
     for (const extend::Atom& a : e->inputs()) {

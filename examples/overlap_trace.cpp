@@ -38,7 +38,7 @@ Array overlapped(Array a, Array b) {
   return c;
 }
 
-// "overlapped.json", and for process 1 "overlapped.1.json".
+// Returns "overlapped.json", and for process 1 "overlapped.1.json".
 std::string trace_path(const std::string& folder, const std::string& name) {
   const std::string process = process_count() > 1 ? "." + std::to_string(process_index()) : "";
   return folder + "/" + name + process + ".json";

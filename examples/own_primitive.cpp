@@ -1,9 +1,9 @@
-// A primitive of one's own: softplus(x) = log(1 + exp(x)), with a CPU kernel in plain C++ and the
-// rules by which it can be differentiated, mapped and split over devices. After that it goes
-// wherever the library's operations go: eager code, shard_map bodies, jit, grad, vmap.
+// A custom primitive: softplus(x) = log(1 + exp(x)), with a CPU kernel in plain C++ and the rules
+// by which it can be differentiated, mapped and split over devices. After that it works wherever
+// the library's operations do: in eager code, shard_map bodies, jit, grad, vmap.
 //
-// Values are compared with the C++ library's and derivatives with finite differences of those; the
-// exit code is 1 where they differ.
+// Values are compared with the C++ library's, derivatives with finite differences of those. The
+// exit code is 1 if they differ.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ extend::Primitive make_softplus() {
         const std::int64_t n = k.out_types[0].dims().num_elements();
         for (std::int64_t e = 0; e < n; ++e) y[e] = softplus_of(x[e]);
       })
-      // On devices for which there is no kernel: the same in operations of the library.
+      // For devices without a kernel: the same in operations of the library.
       .def_impl([](Array x) { return maximum(x, 0.f) + log1p(exp(-abs(x))); })
       .def_jvp([p](extend::Arrays x, extend::Arrays x_dot) {
         return std::pair{p.bind(x[0]), logistic(x[0]) * x_dot[0]};

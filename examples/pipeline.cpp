@@ -30,7 +30,8 @@ Array pipelined_loss(Array w, Array x, Array target) {
   Array arriving = zeros({kRows, kWidth});
   std::vector<Array> finished;
   for (int step = 0; step < kMicrobatches + stages - 1; ++step) {
-    // The first stage takes a new microbatch while there is one, the others what arrived.
+    // The first stage takes a new microbatch while there is one; the others take the one that
+    // arrived.
     const Array in = step < kMicrobatches ? where(stage == 0, x[step], arriving) : arriving;
     const Array out = layer(in, w[0]);
     if (step >= stages - 1) finished.push_back(out);  // on the last stage a finished microbatch

@@ -3,9 +3,9 @@
 //   program_to_dot program.txt | dot -Tsvg -o program.svg
 //
 // An equation is a box and an edge is a value, labelled with its type. Programs inside of equations
-// are frames; collectives that move data are orange, products green. What stands before and after
-// the program in the file is passed over, so that it may be what SHMAP_DUMP wrote. Without a file,
-// it reads standard input; with --example, it draws a program of its own.
+// are frames; collectives that move data are orange, products green. Text before and after the
+// program in the file is skipped, so that the file may be one that SHMAP_DUMP wrote. Without a
+// file, it reads standard input; with --example, it draws an example program.
 #include <shmap/shmap.h>
 
 #include <fstream>
@@ -79,14 +79,15 @@ class Graph {
     return name;
   }
 
-  // Behind all frames: a node belongs to each frame in which an edge of it stands.
+  // Edges are written after all frames, since a node would belong to each frame that has one of its
+  // edges.
   void edge(const std::string& from, const std::string& to, const std::string& label,
             bool dashed = false) {
     edges_ += "  " + from + " -> " + to + " [label=" + quoted(label) +
               (dashed ? " style=dashed" : "") + "];\n";
   }
 
-  // Opens a frame, in which what is drawn until close() stands.
+  // Opens a frame around everything that is drawn until close().
   void open(const std::string& label) {
     text_ += indent_ + "subgraph cluster" + std::to_string(clusters_++) + " {\n";
     indent_ += "  ";
@@ -97,7 +98,7 @@ class Graph {
     text_ += indent_ + "}\n";
   }
 
-  // The name of an equation; of a collective with its mesh axes, and with the literals among its
+  // The name of an equation, with a collective's mesh axes, and with the literals among its
   // inputs.
   static std::string title(const extend::Eqn& e) {
     std::string s = e.primitive().name();
@@ -111,7 +112,8 @@ class Graph {
     return s;
   }
 
-  // Draws the equations of a program whose arguments come from these nodes; those of its results.
+  // Draws the equations of a program whose arguments come from these nodes. Returns the nodes of
+  // its results.
   std::vector<std::string> draw(const ClosedJaxpr& program,
                                 const std::vector<std::string>& arguments) {
     std::map<extend::Var, std::string> made;
@@ -155,7 +157,7 @@ class Graph {
     return results;
   }
 
-  // A body of a loop, or a branch: a frame that a dashed edge leads to.
+  // Draws the body of a loop, or a branch: a frame to which a dashed edge leads.
   void draw_body(const ClosedJaxpr& body, const std::string& box, std::size_t k,
                  std::size_t count) {
     open(count == 1 ? "body" : "program " + std::to_string(k));
@@ -170,7 +172,7 @@ class Graph {
     if (!arguments.empty()) edge(box, arguments[0], "", true);
   }
 
-  // Whether the equation runs the program once, on its own operands: jit, shard_map.
+  // True if the equation runs the program once, on its own operands: jit, shard_map.
   static bool is_call(const ClosedJaxpr& inside, const extend::Eqn& e) {
     static const std::set<std::string> others = {"scan", "while", "cond", "fori"};
     return !others.contains(e.primitive().name()) &&
@@ -182,7 +184,7 @@ class Graph {
   int nodes_ = 0, clusters_ = 0;
 };
 
-// From the first "{ lambda" to the brace that closes it.
+// Returns the text from the first "{ lambda" to the brace that closes it.
 std::string first_program(const std::string& text) {
   const std::size_t begin = text.find("{ lambda");
   if (begin == std::string::npos) throw ValueError("there is no program: \"{ lambda\" is wanted");
@@ -194,7 +196,7 @@ std::string first_program(const std::string& text) {
   throw ValueError("the program has no end: a \"}\" is missing");
 }
 
-// What the pictures of the docs show.
+// The programs of the pictures in the docs.
 auto example() {
   Mesh mesh = make_mesh({4}, {"i"});
   return jit(shard_map(

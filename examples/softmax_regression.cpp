@@ -1,9 +1,9 @@
 // Softmax regression on handwritten digits, data parallel: the images are split over the devices,
-// the weights are on all of them. Of the parallel program only the pmean is written by hand; the
-// sum of the gradients over the devices comes from the types.
+// the weights are on all of them. Only the pmean of the parallel program is written by hand; the
+// sum of the gradients over the devices follows from the types.
 //
-// The first gradient is compared with one computed by hand; the exit code is 1 where it differs or
-// where the trained model recognises fewer than 95 % of the digits that it has seen.
+// The first gradient is compared with one computed by hand. The exit code is 1 if it differs, or if
+// the trained model recognises fewer than 95 % of the digits that it has seen.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -20,12 +20,12 @@ struct Model {
 
 Array logits(Model m, Array x) { return matmul(x, m.w) + m.bias; }
 
-Array loss(Model m, Array x, Array labels) {  // on each device, of its images
+Array loss(Model m, Array x, Array labels) {  // on each device, for its images
   return pmean(-mean(sum(one_hot(labels, 10) * log_softmax(logits(m, x)), -1)), "data");
 }
 
-// Where all weights are 0 every class has probability 1/10, and the gradient with respect to w is
-// the mean over the images of (1/10 - [the label is c]) × pixel.
+// If all weights are 0, every class has probability 1/10, and the gradient with respect to w is the
+// mean over the images of (1/10 - [the label is c]) × pixel.
 double error_of_first_gradient(Array gradient, Array images, Array labels) {
   const std::vector<float> g = gradient.to_vector<float>(),
                            x = process_allgather(images).to_vector<float>();

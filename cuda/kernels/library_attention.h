@@ -1,5 +1,5 @@
-// Attention by cuDNN's fused kernels, in the place of this library's own (attention.h), for calls
-// that cuDNN can compute and where SHMAP_ATTENTION_KERNEL asks for it:
+// Attention by cuDNN's fused kernels instead of this library's own (attention.h), for calls that
+// cuDNN can compute and if SHMAP_ATTENTION_KERNEL asks for it:
 //
 //   auto             the own kernel and cuDNN's proposals are timed at the first call of a form
 //                    outside of a capture (unless SHMAP_TIME_GEMMS is off), which blocks meanwhile;

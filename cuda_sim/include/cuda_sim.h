@@ -45,7 +45,7 @@ cudaError_t enqueue_when(cudaStream_t stream, const char* name, std::function<bo
                          std::function<void()> work);
 int device_of(cudaStream_t stream);  // -1 if it is not a stream
 bool is_device_memory(const void* address);
-// The device to which the memory belongs; -1 if it is not device memory.
+// The device to which the memory belongs, or -1 if it is not device memory.
 int device_of_memory(const void* address);
 
 // --- faults ----------------------------------------------------------------------------------

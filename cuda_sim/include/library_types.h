@@ -1,4 +1,4 @@
-// The element types that libraries of the toolkit are told, as far as this library uses them.
+// The element types of the toolkit's libraries, as far as this library uses them.
 #pragma once
 
 typedef enum cudaDataType_t {

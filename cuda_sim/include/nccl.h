@@ -47,7 +47,7 @@ typedef enum {
 
 #define NCCL_CONFIG_UNDEF_INT (-2147483647 - 1)
 
-// Of its settings this library has one.
+// The library uses only one of NCCL's settings.
 typedef struct ncclConfig_v22200 {
   size_t size;
   unsigned int magic;

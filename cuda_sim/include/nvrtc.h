@@ -1,5 +1,5 @@
-// NVRTC as far as this library uses it, under its names and with its values; what stands in for it
-// is cuda_sim/stand_ins/nvrtc.cpp.
+// The part of NVRTC that this library uses, with its names and values; implemented by
+// cuda_sim/stand_ins/nvrtc.cpp.
 #pragma once
 #include <stddef.h>
 

@@ -27,7 +27,7 @@ extern dim3 blockDim;
 extern dim3 gridDim;
 
 namespace shmap_sim {
-// All are called inside a kernel. They return once the threads that take part have come.
+// These functions are called inside a kernel. They return once all participating threads have come.
 int barrier(int votes, bool predicate);  // 0: nothing, 1: the count of true predicates
 // Swaps values among the lanes of mask: the value that source_lane gave.
 std::uint64_t shuffle(unsigned mask, std::uint64_t value, int source_lane);

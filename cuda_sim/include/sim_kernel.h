@@ -1,4 +1,5 @@
-// How the software runtime knows a kernel: its parameters' sizes, and a function that calls it.
+// The software runtime's description of a kernel: its parameters' sizes, and a function that calls
+// it.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -10,10 +11,11 @@
 namespace shmap_sim {
 
 struct KernelType {
-  int count;                                                // parameters
-  const unsigned* sizes;                                    // of each
-  const bool* pointers;                                     // which of them are addresses
-  void (*invoke)(const void* function, void* const* args);  // once a thread
+  int count;                                                // number of parameters
+  const unsigned* sizes;                                    // size of each parameter
+  const bool* pointers;                                     // true for parameters that are
+                                                            // addresses
+  void (*invoke)(const void* function, void* const* args);  // called once per thread
 };
 
 template <class... A>
@@ -37,7 +39,7 @@ struct KernelTypeOf {
   }
 };
 
-// A kernel that an image of the module API holds: its .so exports one, "shmap_sim_kernel_" + name.
+// A kernel in an image of the module API, which exports "shmap_sim_kernel_" + name for it.
 struct KernelEntry {
   const void* function;
   const KernelType* type;

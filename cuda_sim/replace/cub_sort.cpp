@@ -13,7 +13,7 @@
 namespace shmap::cuda {
 namespace {
 
-// As in CUB, whose passes alternate between the two buffers.
+// Takes two buffers as CUB does, whose passes alternate between them.
 int result_of(const RadixSort& s) { return (s.bits + 7) / 8 % 2; }
 
 template <class Key>

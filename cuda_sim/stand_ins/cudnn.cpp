@@ -1,9 +1,9 @@
-// Replaces cuDNN's backend interface: reads the graphs that it is given, and computes what they say
-// when the stream reaches them. It is as strict as the library about what belongs to a descriptor,
-// about finalized ones, addresses and workspaces. It has two kernels for a graph, which give
-// different bits: the second sums in reverse order, and needs a workspace.
+// Replaces cuDNN's backend interface: reads graphs, and computes them when the stream reaches them.
+// It is as strict as the library about the attributes of descriptors, about finalized descriptors,
+// addresses and workspaces. It has two kernels for a graph, which give different bits: the second
+// sums in reverse order and needs a workspace.
 //
-// There is a cuDNN where SHMAP_SIM_CUDNN is set; else its version is 0.
+// cuDNN exists if SHMAP_SIM_CUDNN is set; otherwise its version is 0.
 #include <cuda_sim.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using shmap_sim::DnnTensor;
 using shmap_sim::Four;
 
 constexpr std::int64_t kEngines = 2;
-constexpr std::int64_t kWorkspace = 4096;  // of the second
+constexpr std::int64_t kWorkspace = 4096;  // bytes for the second kernel
 
 struct Context {
   int device = 0;
@@ -139,7 +139,7 @@ std::vector<DnnOperation> operations_of(const Object& graph) {
   return out;
 }
 
-// Whether each intermediate result is written by one operation, before it is read.
+// True if each intermediate result is written by one operation before it is read.
 bool is_ordered(const std::vector<DnnOperation>& operations) {
   std::vector<std::int64_t> written;
   for (const DnnOperation& op : operations) {
@@ -151,7 +151,7 @@ bool is_ordered(const std::vector<DnnOperation>& operations) {
   return true;
 }
 
-// The operands in memory of 16 bits have rows of whole pieces of 16 bytes.
+// Rows of 16-bit operands in memory must consist of whole pieces of 16 bytes.
 bool has_kernel(const std::vector<DnnOperation>& operations) {
   const auto lies = [](const DnnTensor& t) {
     if (t.is_virtual || t.is_by_value || (t.type != Data::f16 && t.type != Data::bf16)) return true;

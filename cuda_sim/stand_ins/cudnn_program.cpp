@@ -31,13 +31,13 @@ float rounded(float value, Data type) {
                               : value;
 }
 
-// A tensor's elements: those in memory by their strides, intermediate ones packed.
+// The elements of a tensor: in memory by its strides; intermediate tensors are packed.
 class Values {
  public:
   Values(const DnnTensor& t, void* memory, std::vector<float>* kept)
       : t_(t), memory_(memory), kept_(kept) {}
 
-  // i: of an operation's result; a dim of one element repeats.
+  // i: an index of the operation's result; a dim of one element repeats.
   float get(Four i) const {
     const std::int64_t at = place(i);
     if (kept_ != nullptr) return (*kept_)[static_cast<std::size_t>(at)];

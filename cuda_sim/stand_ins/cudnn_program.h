@@ -1,4 +1,4 @@
-// What a graph of cuDNN's operations computes, by plain loops over tensors of four dims.
+// Computes a graph of cuDNN's operations by plain loops over tensors of four dims.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct DnnOperation {
   DnnTensor y;
 };
 
-// Whether the operands' and the result's dims go together as cuDNN wants them. A product's second
+// True if the dims of the operands and of the result match as cuDNN requires. A product's second
 // operand may have fewer heads, each for a run of heads of the first; a sum over heads likewise.
 bool fits(const DnnOperation& operation);
 

@@ -146,7 +146,7 @@ struct Transfer {
   std::size_t bytes;
 };
 
-// What a graph keeps of a communicator.
+// The state of a communicator that a graph keeps.
 struct Held {
   std::shared_ptr<Clique> clique;
   explicit Held(std::shared_ptr<Clique> c) : clique(std::move(c)) {

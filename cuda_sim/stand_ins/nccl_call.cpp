@@ -25,7 +25,7 @@ void reduce_as(void* into, const void* from, std::size_t n, ncclRedOp_t op) {
              : op == ncclMax  ? std::max(a[i], b[i])
                               : std::min(a[i], b[i]);
     } else if constexpr (std::is_floating_point_v<T>) {
-      // As in NCCL: the maximum of a number and a NaN is the number.
+      // As in NCCL, the maximum of a number and a NaN is the number.
       a[i] = op == ncclSum    ? a[i] + b[i]
              : op == ncclProd ? a[i] * b[i]
              : op == ncclMax  ? (a[i] < b[i] || a[i] != a[i] ? b[i] : a[i])

@@ -1,4 +1,4 @@
-// Call: one call of the simulator's NCCL, and what it does to numbers.
+// Call: one call of the simulator's NCCL, and its arithmetic.
 #pragma once
 #include <cstddef>
 
@@ -13,7 +13,7 @@ struct Call {
   std::size_t count;
   ncclDataType_t type;
   ncclRedOp_t op;
-  int peer;  // or the root
+  int peer;  // the peer or the root
   int rank;
   cudaStream_t stream;
 };

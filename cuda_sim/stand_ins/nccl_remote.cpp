@@ -22,7 +22,7 @@ constexpr const char* kPrefix = "shmap_sim_nccl.";  // then the pid of the id's 
 
 bool runs(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-// Removes files with such names, for ids of those processes.
+// Removes the files of ids that those processes have made.
 template <class Which>
 void sweep(Which which) {
   std::error_code error;

@@ -24,8 +24,8 @@ class RemoteRank {
 
   RemoteRank(std::string id, int ranks, int rank, int device);
 
-  // Whether all ranks have come: ncclInProgress until then; ncclInvalidUsage if two ranks use one
-  // GPU and may not.
+  // Returns ncclSuccess once all ranks have come, ncclInProgress until then, and ncclInvalidUsage
+  // if two ranks use one GPU and may not.
   ncclResult_t form(bool gpus_may_be_shared);
 
   struct Message {
@@ -34,7 +34,7 @@ class RemoteRank {
     bool operator==(const Message&) const = default;
   };
   void send(int to, const Message& message, const void* data, std::size_t bytes);
-  // Whether that many messages of each of these ranks have come and were not taken; also true if
+  // True if that many messages of each of these ranks have come and were not taken; also true if
   // the communicator was aborted. Notes if a process that should send one is dead.
   bool has(const std::map<int, int>& wanted);
   // Takes the next message; false if it is a different message or has another size.

@@ -10,7 +10,7 @@ namespace shmap_sim {
 
 class RemoteGroup {
  public:
-  // For a communicator of `ranks` ranks; calls in order.
+  // For a communicator of `ranks` ranks. Calls must be in order.
   RemoteGroup(RemoteRank& remote, int ranks, std::vector<Call> calls);
   // The number of messages that it needs from each rank.
   const std::map<int, int>& awaited() const { return awaited_; }

@@ -37,7 +37,8 @@ std::string read_file(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// A hash of what images depend on besides their source: the compiler and the simulator's headers.
+// A hash of everything on which images depend besides their source: the compiler and the
+// simulator's headers.
 int spelling() {
   unsigned hash = 2166136261u;
   const auto add = [&](std::string_view text) {
@@ -51,7 +52,7 @@ int spelling() {
   return static_cast<int>(hash % 1000000u);
 }
 
-// The names of the kernels: of `extern "C" __global__ void __launch_bounds__(128) name(`.
+// The names of the kernels, which follow `extern "C" __global__ void __launch_bounds__(128)`.
 std::vector<std::string> kernel_names(const std::string& source) {
   static constexpr std::string_view kBegin = "extern \"C\" __global__";
   std::vector<std::string> names;
@@ -87,7 +88,7 @@ class Folder {
   fs::path path_;
 };
 
-// Runs a program with its output in a file; whether it exits with 0.
+// Runs a program with its output in a file. Returns whether it exits with 0.
 bool run(const std::vector<std::string>& words, const fs::path& output) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -179,8 +180,8 @@ const char* nvrtcGetErrorString(nvrtcResult result) {
   }
 }
 
-// A version that no NVRTC has, which changes with what images depend on, so that no cache confuses
-// images.
+// A version that no real NVRTC has. It changes with everything on which images depend, so that
+// caches do not confuse images.
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   static const int kSpelling = spelling();
   *major = 999;

@@ -1,4 +1,4 @@
-// What the examples print for people: quantities with units that can be read, and a progress bar.
+// Output of the examples for people: quantities with units that can be read, and a progress bar.
 #pragma once
 #include <shmap/device.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ inline std::string bytes_text(double bytes) {
          " " + units[unit];
 }
 
-// "", or what has to be known to read times that were taken on virtual devices.
+// Returns "", or a note about times that are measured on virtual devices.
 inline std::string virtual_devices_note() {
   const std::size_t n = shmap::devices().size(), cores = std::thread::hardware_concurrency();
   if (shmap::devices()[0].kind() != shmap::DeviceKind::cpu || n < 2) return "";
@@ -43,12 +43,12 @@ inline std::string virtual_devices_note() {
          "since one device may use all cores already.\n";
 }
 
-// A bar on standard error, if that is a terminal: how far, how long yet, and a text of the
-// caller's. Where standard output or error is none (a file, a pipe, mpirun's), also lines of the
-// caller's choice on standard output.
+// A bar on standard error, if that is a terminal: the progress, the time left, and a text of the
+// caller. If standard output or error is not a terminal (a file, a pipe, mpirun's), also lines that
+// the caller chooses on standard output.
 class Progress {
  public:
-  // Of so many steps, `first` of which were taken before.
+  // `first` of the steps were taken before.
   Progress(std::string name, int steps, bool wanted = true, int first = 0)
       : name_(std::move(name)),
         steps_(steps),
@@ -56,13 +56,13 @@ class Progress {
         shown_(wanted && isatty(STDERR_FILENO)),
         in_lines_(wanted && !(isatty(STDERR_FILENO) && isatty(STDOUT_FILENO))) {}
   ~Progress() {
-    if (shown_) std::fprintf(stderr, "\r\033[K");  // what was done is printed by others
+    if (shown_) std::fprintf(stderr, "\r\033[K");  // clears the bar; others print the result
   }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   bool shown() const { return shown_; }
-  // After so many steps. Draws at most ten times a second.
+  // Shows the state after so many steps. Draws at most ten times a second.
   void at(int step, const std::string& text) {
     const auto now = std::chrono::steady_clock::now();
     if (!shown_ || step <= first_ || now - drawn_ < std::chrono::milliseconds(100)) return;
@@ -74,7 +74,7 @@ class Progress {
                  steps_, text.c_str(), time_text(left_after(step)).c_str());
     std::fflush(stderr);
   }
-  // The same as a line, where no terminal shows the bar. At once, also into a pipe.
+  // Prints the same as a line if no terminal shows the bar. Flushes it at once, also into a pipe.
   void line(int step, const std::string& text) const {
     if (!in_lines_ || step <= first_) return;
     std::printf("%-14s step %d/%d  %s  %s left\n", name_.c_str(), step, steps_, text.c_str(),

@@ -11,8 +11,8 @@ struct Line {
   std::vector<std::pair<double, double>> points;  // x not descending
 };
 
-// The lines over one pair of axes that start at 0 and have numbers at round steps; above them the
-// lines' names. The points of a line of few, or of one alone, have dots.
+// Draws the lines over one pair of axes, which start at 0 and have numbers at round steps, with the
+// lines' names above them. If a line has few points, they have dots.
 std::string curve_svg(const std::string& title, const std::string& x_name,
                       const std::string& y_name, const std::vector<Line>& lines);
 

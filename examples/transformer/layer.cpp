@@ -8,7 +8,7 @@ using namespace shmap;
 
 namespace {
 
-// The last dim's elements first to limit - 1.
+// The first `limit` elements of the last dim.
 Array part(const Array& t, std::int64_t first, std::int64_t limit) {
   return t[{ellipsis, range(first, limit)}];
 }
@@ -23,7 +23,7 @@ struct Mixed {
   Cache cache;
 };
 
-// What is between the products: of all heads, or of a device's own ones.
+// The computation between the products, for all heads or for a device's own heads.
 Mixed mix(const Array& q_wi, const Array& kv, const Rows& rows, const std::optional<Cache>& cache) {
   const std::int64_t d = kv.shape()[-1] / 2, width = q_wi.shape()[-1], f = (width - d) / 2;
   const Array q = rope(rows, part(q_wi, 0, d));

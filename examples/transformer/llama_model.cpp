@@ -35,7 +35,7 @@ std::string name_in(std::size_t layer, const std::string& member) {
   return "model.layers." + std::to_string(layer) + "." + member + ".weight";
 }
 
-// How a tensor is split over the axis: its rows, its columns, or not at all.
+// The way in which a tensor is split over the axis: by rows, by columns, or not at all.
 P spec_of(const std::string& name, const std::string& axis) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   if (has("norm")) return P();
@@ -108,7 +108,7 @@ std::vector<std::string> names_of(const LlamaConfig& config) {
   return names;
 }
 
-// File names -> the tensors in each, where an index says so.
+// The tensors of each file, by file name, if there is an index.
 std::map<std::string, std::vector<std::string>> files_of(const std::string& folder) {
   const std::string index = text_of(folder + "/model.safetensors.index.json");
   const std::regex entry("\"([^\"]+)\"\\s*:\\s*\"([^\"/]+\\.safetensors)\"");

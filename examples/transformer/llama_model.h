@@ -14,7 +14,7 @@
 
 namespace transformer {
 
-// What a model's shapes do not tell: of its config.json.
+// Parameters of config.json that the shapes of a model do not tell.
 struct LlamaConfig {
   std::int64_t layers = 2;    // num_hidden_layers
   std::int64_t heads = 8;     // num_attention_heads, N

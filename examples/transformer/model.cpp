@@ -9,7 +9,7 @@ using namespace shmap;
 
 namespace {
 
-// Only the products' weights: norms and the table stay as they are.
+// Converts only the products' weights, not the norms.
 LayerWeights products_in(const LayerWeights& w, DType dtype) {
   return {w.norm, astype(w.q_wi, dtype), astype(w.kv, dtype), astype(w.o_wo, dtype)};
 }

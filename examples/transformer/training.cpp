@@ -9,7 +9,7 @@ using namespace shmap;
 
 namespace {
 
-// f of the arrays of several models that are alike, one after another.
+// Applies f to the arrays of several models of the same form, one after another.
 template <class F, class... M>
 Model each(const F& f, const Model& first, const M&... others) {
   const std::vector<Array> a = leaves_of(first);

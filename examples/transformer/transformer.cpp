@@ -6,8 +6,8 @@
 //               [--curve FILE.svg] [--prompt TEXT --sample N] [--text FILE] …
 //   mpirun -n 4 --bind-to none -x SHMAP_DEVICES=cpu:2 transformer --split 2d
 //
-// With --split all the exit code is 1 where the losses of two splits differ, at any step, by more
-// than 1e-3 of themselves.
+// With --split all the exit code is 1 if the losses of two splits differ at any step by more than a
+// thousandth.
 #include <shmap/shmap.h>
 
 #include <CLI/CLI.hpp>
@@ -47,12 +47,13 @@ struct Arguments {
   bool resume = false, quiet = false;
 };
 
-// What one process says for all.
+// True in the process that prints for all.
 bool speaks() { return process_index() == 0; }
 
 State start_of(const Arguments& args, const Split& split, const State& start) {
   if (!args.resume) return split.place(start);
-  // Alone, each device reads its own blocks; of several processes each reads all and keeps its own.
+  // A single process reads its devices' blocks; each of several processes reads all and keeps its
+  // own.
   return process_count() == 1 ? load_checkpoint(args.checkpoints, split.place(start))
                               : split.place(load_checkpoint(args.checkpoints, start));
 }
@@ -67,7 +68,7 @@ void save(const Arguments& args, const State& state, const Losses& losses) {
 struct Training {
   State state;
   Losses losses;
-  int from = 0;  // steps taken before, by the run that this one goes on from
+  int from = 0;  // the number of steps before this run, which resumes another one
 };
 
 Training train(const Arguments& args, const Text& text, const Split& split, const State& start) {
@@ -138,7 +139,7 @@ void write_curve(const std::string& path, const Losses& losses) {
         curve_svg("Loss of examples/transformer", "step", "nats a character", {trained, held_out}));
 }
 
-// Each loss in the form that has all its bits.
+// Prints each loss in a form that has all its bits.
 void write_losses(const std::string& path, const Losses& losses) {
   std::string text;
   for (const float loss : losses.batches) {

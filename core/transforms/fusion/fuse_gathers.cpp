@@ -55,7 +55,7 @@ class GatherFuser {
 
   // ---- indices
 
-  // The dim that an index places, where index vectors have one entry; -1 for longer index vectors,
+  // The dim in which an index selects, if index vectors have one entry; -1 for longer index vectors
   // and for other equations.
   static std::int64_t indexed_dim(const Eqn& e) {
     const Dims* dims = nullptr;
