@@ -65,7 +65,7 @@ if(SHMAP_CUDA_BACKEND)
   if(SHMAP_CUDA_BACKEND STREQUAL "sim")
     target_include_directories(shmap_feature_cuda SYSTEM BEFORE
                                INTERFACE "${PROJECT_SOURCE_DIR}/cuda_sim/include")
-    # What a kernel computes has the bits of the arithmetic as it is written, as nvcc is told too.
+    # Kernels must compute the bits of the arithmetic as it is written; nvcc is told the same.
     target_compile_options(shmap_feature_cuda INTERFACE -ffp-contract=off)
   else()
     target_include_directories(shmap_feature_cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
@@ -104,7 +104,7 @@ endif()
 
 # shmap_cuda_floor(): as shmap_floor, of a folder with .cu files.
 #
-# In the simulator .cu files are plain C++. Those that only nvcc can compile, since they use a
+# In the simulator .cu files are plain C++. Files that only nvcc can compile, since they use a
 # library of device code, have a stand-in cuda_sim/replace/<name>.cpp.
 function(shmap_cuda_floor)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")

@@ -31,8 +31,9 @@ install(FILES "${PROJECT_BINARY_DIR}/shmapConfig.cmake"
               "${PROJECT_BINARY_DIR}/shmapConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/shmap)
 
-# For programs built without CMake. Of a static library only the package above knows what else it
-# needs. The folder is found from where the file lies, since `cmake --install --prefix` may choose it.
+# For programs built without CMake. Only the package above knows the dependencies of a static
+# library. The folder is found from the file's own position, since `cmake --install --prefix` may
+# choose it.
 if(BUILD_SHARED_LIBS)
   file(RELATIVE_PATH SHMAP_PREFIX_FROM_PC "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
   string(REGEX REPLACE "/$" "" SHMAP_PREFIX_FROM_PC "${SHMAP_PREFIX_FROM_PC}")

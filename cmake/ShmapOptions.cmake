@@ -27,7 +27,7 @@ if(PROJECT_IS_TOP_LEVEL)
     find_program(SHMAP_CCACHE ccache)
     mark_as_advanced(SHMAP_CCACHE)
     if(SHMAP_CCACHE)
-      # Where it cannot write its cache, a user without a home for one, it fails what it is to compile.
+      # If it cannot write its cache (for a user without a home), ccache fails every compilation.
       set(probe "${PROJECT_BINARY_DIR}/CMakeFiles/ccache_probe")
       file(WRITE "${probe}.cpp" "")
       execute_process(

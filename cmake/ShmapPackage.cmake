@@ -26,8 +26,9 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY "=")
-# What the library opens when it is first used, and does without where it is not there. It wants the major
-# version of oneDNN that it was built with, which Debian's package has in its name.
+# Libraries that the library opens when they are first used, and does without if they are missing.
+# It needs the major version of oneDNN that it was built with, which Debian's package has in its
+# name.
 set(recommends "")
 if(ONEDNN_FOUND AND NOT SHMAP_WITH_ONEDNN STREQUAL "OFF")
   string(REGEX REPLACE "[.].*" "" major "${ONEDNN_VERSION_FOUND}")
@@ -38,7 +39,7 @@ if(OPENBLAS_FOUND AND NOT SHMAP_WITH_OPENBLAS STREQUAL "OFF")
 endif()
 list(JOIN recommends ", " CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS)
 if(MPI_FOUND)
-  # Under the names of Debian 12, of Debian 13 and of Ubuntu 24.04.
+  # The names of Debian 12, Debian 13 and Ubuntu 24.04.
   set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "openmpi-bin, libopenmpi3 | libopenmpi40 | libopenmpi3t64")
 endif()
 

@@ -51,7 +51,7 @@ std::span<const BackendFactory> built_in_backends() {
   @ONLY)
 target_sources(shmap_registration PRIVATE "${SHMAP_GENERATED_DIR}/built_in_backends.cpp")
 
-# What joins processes in this build: each folder that can defines
+# The ways to join processes in this build: each folder with one defines
 # `std::unique_ptr<MessagePassing> <name>_message_passing(const Job&)`.
 set(declarations "")
 set(names "")

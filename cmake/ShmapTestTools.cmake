@@ -1,5 +1,5 @@
-# What tests need besides the library. A test that silently is not there looks like one that passed: so a
-# tool that is missing stops CMake, unless its name stands in SHMAP_TESTS_WITHOUT.
+# Tools that tests need besides the library. A test that is silently left out looks like one that
+# passed, so a missing tool stops CMake, unless SHMAP_TESTS_WITHOUT has its name.
 set(SHMAP_TESTS_WITHOUT
     ""
     CACHE STRING "Tools whose tests are left out where they are missing, or 'any'")

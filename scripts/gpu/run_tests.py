@@ -174,7 +174,7 @@ def how_it_ended(status):
 class Runner:
     def __init__(self, program, results, end, patience):
         self.program, self.results, self.end, self.patience = program, results, end, patience
-        # As the tests of CTest have them.
+        # The variables that CTest sets for these tests.
         self.variables = {"SHMAP_ATTENTION_KERNEL": "own",
                           "SHMAP_CACHE_DIR": str(program.parent.parent / "kernel_cache")}
         self.lock = threading.Lock()
@@ -241,7 +241,7 @@ class Runner:
                 continue
             if line is None:
                 break
-            # What a test prints may stand before it on its line.
+            # Output of a test may come before the mark on its line.
             mark = re.search(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)", line)
             if mark and mark[1] == "RUN" and mark[2] in left:
                 running, text = left[mark[2]], []

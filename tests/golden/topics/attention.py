@@ -24,7 +24,7 @@ CASES = [
     ((1, 5, 2, 4), (1, 7, 2, 4), (1, 2, 5, 7), (1, 1, 5, 7), False, 0),
     ((2, 5, 4, 4), (2, 7, 2, 4), (1, 4, 1, 7), (2, 1, 1, 7), True, 0),
     ((6, 4, 8), (6, 2, 8), None, None, True, 0),
-    # Of several tiles of scores, and a part of one, each way.
+    # Several tiles of scores and an incomplete tile, in both dims.
     ((1, 261, 2, 4), (1, 523, 1, 4), None, None, False, 0),
     ((1, 265, 2, 4), (1, 265, 2, 4), None, None, True, 0),
     ((1, 265, 2, 4), (1, 270, 1, 4), None, (1, 1, 1, 270), True, 0.25),

@@ -89,7 +89,7 @@ def encode_array(x):
             if not (is_float(x.dtype) and np.signbit(wide[wide == 0]).any()):
                 return out | {"arange": [start, step]}
     if is_float(x.dtype):
-        # One spelling for NaN: payloads and signs of NaN are nobody's contract.
+        # All NaNs get one spelling, since nothing promises their payloads and signs.
         flat = np.where(np.isnan(wide), np.array(np.nan, x.dtype), flat).astype(x.dtype)
         nan_positive = np.where(np.isnan(wide), np.abs(flat), flat).astype(x.dtype)
         width = 2 * x.dtype.itemsize

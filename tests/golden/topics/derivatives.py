@@ -94,7 +94,8 @@ def binary(topic):
     rem = [(7, 3), (-7, 3), (7, -3), (-7, -3), (6, 3), (0.0, 3), (1, 3)]
     derive(topic, "rem", "rem", lax.rem, array([p[0] for p in rem], "f32"),
            array([p[1] for p in rem], "f32"))
-    # By y = 0 lax.pow gives NaN at x = 0 (0 times an infinite value), and we 0: not among these.
+    # By y = 0 at x = 0 lax.pow gives NaN (0 times an infinite value), and we give 0; such cases are
+    # left out.
     power = [(0.0, 1), (0.0, 2), (0.0, 3), (0.0, 0.5), (-2, 3), (-2, 2), (2, -2), (2, 0.0),
              (-1, 0.0), (INF, 2), (4, 0.5), (1, 7)]
     for dtype in ("f32", "f64"):

@@ -235,7 +235,8 @@ def make():
                 check_vma=check,
                 atol=1e-12,
             )
-    # Of an argument that is the same on all devices: their sum where variance is checked.
+    # The gradient of an argument that is the same on all devices is their sum if variance is
+    # checked.
     for check in (True, False):
         in_specs, out_specs = ["", "i"], ["" if check else "i"]
         args = [wave(2), wave(16)]

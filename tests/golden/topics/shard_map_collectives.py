@@ -298,7 +298,7 @@ def collectives(runner):
         types=["i32[1,3]{i,j}"],
     )
     c.add("all_gather", M42, ("i",), (1, 2), label="groups", groups=[[0, 3], [2, 1]])
-    # Of a value that does not vary over the axis, or over one of the axes: it is cast first.
+    # A value that does not vary over the axis, or over one of the axes, is cast first.
     for op, axes, in_spec, type_ in (
         ("psum", ("i",), "j", "i32[2,2]{j}"),
         ("psum", ("i", "j"), "i", "i32[2,2]"),
