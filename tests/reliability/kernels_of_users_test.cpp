@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -167,11 +169,12 @@ TEST(KernelOfUsers, ThatNeverEndIsNamedOnAllWorkers) {
   EXPECT_THAT(error, HasSubstr("kernels_of_users_test.cpp:" + std::to_string(line)));
 }
 
-// A kernel that runs on the calling thread cannot be taken away from it, but is named.
+// A kernel that runs on the calling thread is named, and may end in time.
 TEST(KernelOfUsers, ThatKeepsItsCallerIsNamed) {
   for (const char* executor : kExecutors) {
     auto environment = kShort;
     environment.push_back({"SHMAP_EXECUTOR", executor});
+    environment.push_back({"SHMAP_COLLECTIVE_TIMEOUT_SEC", "30"});
     const ChildResult r = in_child(environment, [] {
       const Array x = arange(64) + 0.f;
       with_kernel(x, [] {
@@ -184,8 +187,59 @@ TEST(KernelOfUsers, ThatKeepsItsCallerIsNamed) {
     EXPECT_THAT(r.output, HasSubstr("the kernel of users_op (op "));
     EXPECT_THAT(r.output, HasSubstr("CpuDevice(id=0)"));
     EXPECT_THAT(r.output, HasSubstr("SHMAP_COLLECTIVE_WARN_SEC"));
-    EXPECT_THAT(r.output, HasSubstr("longer than SHMAP_COLLECTIVE_TIMEOUT_SEC"));
     EXPECT_THAT(r.output, HasSubstr("done"));
+  }
+}
+
+// The thread that called it cannot be taken back, so that after the timeout the process ends.
+TEST(KernelOfUsers, ThatNeverReturnsToItsCallerEndsTheProcess) {
+  for (const char* executor : kExecutors) {
+    SCOPED_TRACE(executor);
+    auto environment = kShort;
+    environment.push_back({"SHMAP_EXECUTOR", executor});
+    const auto start = Clock::now();
+    const ChildResult r = in_child(environment, [] {
+      const Array x = arange(64) + 0.f;
+      with_kernel(x, forever).block_until_ready();
+      std::printf("done");
+    });
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+    EXPECT_EQ(r.exit_code, 1) << r.output << " signal " << r.signal;
+    EXPECT_THAT(r.output, HasSubstr("SHMAP_COLLECTIVE_WARN_SEC"));
+    const std::string end = r.output.substr(std::min(r.output.size(), r.output.rfind("shmap: ")));
+    EXPECT_THAT(end, HasSubstr("the kernel of users_op (op "));
+    EXPECT_THAT(end, HasSubstr("CpuDevice(id=0)"));
+    EXPECT_THAT(end, HasSubstr("kernels_of_users_test.cpp:"));
+    EXPECT_THAT(end, HasSubstr("longer than SHMAP_COLLECTIVE_TIMEOUT_SEC"));
+    EXPECT_THAT(end, HasSubstr("this process ends now"));
+    EXPECT_EQ(r.output.find("done"), r.output.npos);
+  }
+}
+
+// Also where exit() waits for a thread that is in such a kernel, and where what exit() calls runs
+// one, after the library has stopped its devices.
+TEST(KernelOfUsers, ThatNeverReturnsAtExitEndsTheProcess) {
+  static std::function<void()>& at_exit = *new std::function<void()>;
+  for (const bool begun_before : {true, false}) {
+    SCOPED_TRACE(begun_before);
+    const ChildResult r = in_child(kShort, [&] {
+      std::atexit([] { at_exit(); });  // runs after the handlers that the library registers
+      const auto* const x = new Array(arange(64) + 0.f);
+      const auto call = [x] { with_kernel(*x, forever).block_until_ready(); };
+      if (begun_before) {
+        auto* const thread = new std::thread(call);
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        at_exit = [thread] { thread->join(); };
+      } else {
+        at_exit = call;
+      }
+      std::printf("main ends\n");
+      std::fflush(stdout);
+    });
+    EXPECT_EQ(r.exit_code, 1) << r.output << " signal " << r.signal;
+    EXPECT_THAT(r.output, HasSubstr("main ends"));
+    EXPECT_THAT(r.output, HasSubstr("the kernel of users_op (op "));
+    EXPECT_THAT(r.output, HasSubstr("this process ends now"));
   }
 }
 

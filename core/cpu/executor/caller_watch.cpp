@@ -1,6 +1,7 @@
 #include "core/cpu/executor/caller_watch.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,11 +12,13 @@
 #include <vector>
 
 #include "core/base/signals_blocked.h"
+#include "core/base/wait_clock.h"
 #include "core/base/warning.h"
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/running.h"
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
+#include "core/processes/processes.h"
 
 namespace shmap::cpu {
 
@@ -32,7 +35,7 @@ void CallerWatch::begin() noexcept {
       thread_ = std::thread([this] { run(); });
     } catch (const std::bad_alloc&) {
       started_.store(false);              // the next task tries again
-    } catch (const std::system_error&) {  // the watch only warns, so its absence is no failure
+    } catch (const std::system_error&) {  // the kernel goes on, unwatched
     }
   } else if (asleep_.load()) {
     { std::lock_guard lock(mutex_); }
@@ -50,6 +53,17 @@ void CallerWatch::stop() noexcept {
   }
   wake_.notify_one();
   if (thread.joinable()) thread.join();
+  std::lock_guard lock(mutex_);
+  stopping_ = false;
+  started_.store(false);
+}
+
+bool CallerWatch::any() const noexcept {
+  bool any = false;
+  for_each_running([&](const RunningTask& running) {
+    any = any || (running.executor == &executor_ && !running.on_worker && running.begin_ns != 0);
+  });
+  return any;
 }
 
 void CallerWatch::run() noexcept {
@@ -61,12 +75,9 @@ void CallerWatch::run() noexcept {
   for (int idle = 0; !stopping_;) {
     wake_.wait_for(lock, turn, [&] { return stopping_; });
     if (stopping_) return;
-    bool any = seen_.exchange(false);
+    const bool any = seen_.exchange(false) || this->any();
     lock.unlock();
     try {
-      for_each_running([&](RunningTask& running) {
-        any = any || (running.executor == &executor_ && !running.on_worker);
-      });
       if (any) look();
     } catch (const std::bad_alloc&) {  // warns at the next look instead
     }
@@ -84,20 +95,34 @@ void CallerWatch::look() const {
   const double warn_sec = executor_.options().warn_sec;
   const double timeout_sec = executor_.options().timeout_sec;
   std::vector<std::string> warnings;
+  std::string stuck;
   for_each_running([&](RunningTask& running) {
     if (running.executor != &executor_ || running.on_worker || running.begin_ns == 0) return;
     const double sec = static_cast<double>(timeline_now() - running.begin_ns) * 1e-9;
-    const int said = running.warnings.load(std::memory_order_relaxed);
-    const bool late = timeout_sec > 0 && sec > timeout_sec;
-    if (said >= 2 || (!late && (said >= 1 || warn_sec <= 0 || sec <= warn_sec))) return;
-    running.warnings.store(late ? 2 : 1, std::memory_order_relaxed);
-    warnings.push_back("the kernel of " + describe(running) + "\n  has run for " +
-                       fmt::format("{:.1f}", sec) + " s on the thread that called it" +
-                       (late ? ", longer than SHMAP_COLLECTIVE_TIMEOUT_SEC: that thread cannot be "
-                               "taken back from it, only the process can be ended"
-                             : ", which cannot go on before it ends (SHMAP_COLLECTIVE_WARN_SEC)"));
+    const bool said = running.warned.load(std::memory_order_relaxed);
+    const bool late = timeout_sec > 0 && sec > timeout_sec && !under_debugger();
+    if (!late && (said || warn_sec <= 0 || sec <= warn_sec)) return;
+    running.warned.store(true, std::memory_order_relaxed);
+    const std::string text = "the kernel of " + describe(running) + "\n  has run for " +
+                             fmt::format("{:.1f}", sec) + " s on the thread that called it";
+    if (late)
+      stuck = text;
+    else
+      warnings.push_back(text + ", which cannot go on before it ends (SHMAP_COLLECTIVE_WARN_SEC)");
   });
   for (const std::string& text : warnings) warn(text);
+  if (!stuck.empty()) end_process(stuck);
+}
+
+void CallerWatch::end_process(const std::string& what) {
+  warn(what +
+       ", longer than SHMAP_COLLECTIVE_TIMEOUT_SEC: that thread cannot be taken back from it, and "
+       "this process ends now, with 1");
+  if (Processes* job = Processes::joined()) {
+    job->exchanges().write_record("This process ends");
+    job->exchanges().give_up("ends with the exit code 1: " + what);
+  }
+  _exit(1);
 }
 
 }  // namespace shmap::cpu

@@ -1,4 +1,6 @@
-// CallerWatch: warns about a user's kernel that has kept one of the user's own threads for long.
+// CallerWatch: warns about a user's kernel that has kept one of the user's own threads for long,
+// and ends the process after SHMAP_COLLECTIVE_TIMEOUT_SEC, since a thread cannot be taken back from
+// a function that does not return.
 //
 // A user's thread that runs a kernel itself (at enqueue or, without workers, while it waits) cannot
 // wait with a deadline. A thread of the library watches it instead; this thread is started with the
@@ -7,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 #include <thread>
 
 namespace shmap::cpu {
@@ -21,11 +24,15 @@ class CallerWatch {
   // To be called when a user's kernel begins on a user's thread, after its RunningTask has been
   // noted with the begin time. If no thread can be started, kernels are not watched.
   void begin() noexcept;
+  // Ends the watching thread; a later begin() starts another one.
   void stop() noexcept;
+  // Whether a user's kernel runs on a user's thread.
+  bool any() const noexcept;
 
  private:
   void run() noexcept;
   void look() const;
+  [[noreturn]] static void end_process(const std::string& what);
 
   const Executor& executor_;
   std::atomic<bool> seen_{false};    // a kernel began since the last look

@@ -92,6 +92,9 @@ void Executor::worker(Worker& self) noexcept {
 
 bool Executor::stop() noexcept {
   callers_.stop();
+  // What still runs on another thread may keep the process from ending, where a destructor joins
+  // it.
+  if (callers_.any()) callers_.begin();
   std::vector<Worker> workers;
   {
     std::lock_guard lock(mutex_);

@@ -18,9 +18,9 @@ struct RunningTask {
   const Executor* executor;
   const Task* task;
   const Stream* stream;
-  std::int64_t begin_ns = 0;      // begin by timeline_now(), if known
-  bool on_worker = true;          // false on a thread of the user
-  std::atomic<int> warnings = 0;  // number of warnings about this task
+  std::int64_t begin_ns = 0;         // begin by timeline_now(), if known
+  bool on_worker = true;             // false on a thread of the user
+  std::atomic<bool> warned = false;  // whether CallerWatch has warned about this task
 };
 
 // Notes during its lifetime that the calling thread runs the task.
