@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 
 #include "core/device/device_kinds.h"
 #include "core/device/runtime.h"
@@ -80,15 +81,21 @@ extend::Params all_params(const ExtendPrimitive& p, const extend::Params& given,
   return all;
 }
 
-// Adds the caller's line to the errors of `f`.
+// Adds the caller's line to the errors of `f`. Those of types that users derived stay as they are.
 template <class F>
 auto at_caller(SourceLine source, F f) {
+  const auto rethrow = [source]<class E>(const E& e) {
+    if (typeid(e) != typeid(E)) throw;
+    throw E(e.what() + at_line_once(e.what(), source));
+  };
   try {
     return f();
   } catch (const ValueError& e) {
-    throw ValueError(e.what() + at_line_once(e.what(), source));
+    rethrow(e);
+    throw;
   } catch (const TypeError& e) {
-    throw TypeError(e.what() + at_line_once(e.what(), source));
+    rethrow(e);
+    throw;
   }
 }
 
@@ -161,8 +168,8 @@ void throw_unusable_rule(const std::string& primitive, const char* rule, std::si
 
 namespace extend {
 
-Primitive::Primitive(std::string name) {
-  if (name.empty()) throw ValueError("extend::Primitive: the name is empty");
+Primitive::Primitive(std::string name, SourceLine source) {
+  if (name.empty()) throw ValueError("extend::Primitive: the name is empty" + at_line(source));
   Users& all = users();
   std::lock_guard lock(all.mutex);
   primitive_ = all.made.emplace_back(std::make_unique<ExtendPrimitive>(std::move(name))).get();
@@ -170,42 +177,45 @@ Primitive::Primitive(std::string name) {
 
 const std::string& Primitive::name() const { return primitive_->name; }
 
-ExtendRules& Primitive::rules() {
+ExtendRules& Primitive::rules(SourceLine source) {
   if (primitive_->bound.load(std::memory_order_acquire)) {
     throw Error(primitive_->name +
-                ": a rule was given after the first bind: give all of them before");
+                ": a rule was given after the first bind: give all of them before" +
+                at_line(source));
   }
   return primitive_->rules;
 }
 
-Primitive& Primitive::def_params(Params defaults) {
+Primitive& Primitive::def_params(Params defaults, SourceLine source) {
   for (const auto& [key, value] : defaults) {
     const auto is_plain = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
     };
     if (key.empty() || !std::all_of(key.begin(), key.end(), is_plain)) {
       throw ValueError(name() + ": def_params: the name '" + key +
-                       "' is not made of letters, digits and '_'");
+                       "' is not made of letters, digits and '_'" + at_line(source));
     }
   }
-  rules().defaults = std::move(defaults);
+  rules(source).defaults = std::move(defaults);
   return *this;
 }
 
-Primitive& Primitive::def_print(std::function<std::string(const Params&)> f) {
-  rules().print = std::move(f);
+Primitive& Primitive::def_print(std::function<std::string(const Params&)> f, SourceLine source) {
+  rules(source).print = std::move(f);
   return *this;
 }
 
-Primitive& Primitive::def_cuda_source(std::string source, std::string kernel, int threads) {
+Primitive& Primitive::def_cuda_source(std::string source, std::string kernel, int threads,
+                                      SourceLine line) {
   if (kernel.empty() || source.find(kernel) == std::string::npos)
-    throw ValueError(name() + ": def_cuda_source: the source has no '" + kernel + "'");
+    throw ValueError(name() + ": def_cuda_source: the source has no '" + kernel + "'" +
+                     at_line(line));
   if (threads < 1 || threads > 1024) {
     throw ValueError(name() + ": def_cuda_source: blocks of " + std::to_string(threads) +
-                     " threads: wanted 1 to 1024");
+                     " threads: wanted 1 to 1024" + at_line(line));
   }
-  rules().cuda_kernel = [source = std::move(source), kernel = std::move(kernel), threads,
-                         primitive = name()](const KernelArgs& k) {
+  rules(line).cuda_kernel = [source = std::move(source), kernel = std::move(kernel), threads,
+                             primitive = name()](const KernelArgs& k) {
     run_cuda_source(primitive, source, kernel, threads, k);
   };
   return *this;
@@ -230,7 +240,7 @@ Arrays Primitive::bind_all(Arrays operands, const Params& params, SourceLine sou
                     at_line(source));
   }
   at_caller(source, [&] { prepare_user_operands(p, made, operands); });
-  return shmap::bind_all(p, operands, made, source);
+  return at_caller(source, [&] { return shmap::bind_all(p, operands, made, source); });
 }
 
 Array Primitive::bind_each(std::initializer_list<Operand*> operands, SourceLine source) const {

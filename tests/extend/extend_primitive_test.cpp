@@ -31,6 +31,9 @@ void mul_add_elements(const KernelArgs& k) {
     k.output<T>()[e] = at(0, e) * at(1, e) + at(2, e);
 }
 
+// How errors name a line of this file.
+std::string here(int line) { return "extend_primitive_test.cpp:" + std::to_string(line); }
+
 // x y + z by a kernel on the CPU, and by its impl elsewhere.
 extend::Primitive mul_add_with_kernel() {
   extend::Primitive p("mul_add");
@@ -286,15 +289,47 @@ TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
       .def_batching([] {})
       .def_sharding_rule([] {});
   EXPECT_EQ(p.bind(1).item<std::int32_t>(), 1);
-  expect_error<TypeError>([&] { p.bind(1, 2); }, {"def_abstract_eval", "2 operands"});
-  expect_error<TypeError>([&] { grad([&](Array x) { return p.bind(x); })(1.f); }, {"def_jvp"});
+  expect_error<TypeError>([&] { p.bind(1, 2); },
+                          {"def_abstract_eval", "2 operands", here(__LINE__ - 1).c_str()});
+  expect_error<TypeError>([&] { grad([&](Array x) { return p.bind(x); })(1.f); },
+                          {"def_jvp", here(__LINE__ - 1).c_str()});
   expect_error<TypeError>([&] { vmap([&](Array x) { return p.bind(x); })(zeros({2})); },
-                          {"def_batching"});
-  expect_error<TypeError>([&] { p.bind(zeros({2})); }, {"p:", "def_sharding_rule", "1 operands"});
-  expect_error<Error>([&] { p.def_jvp([](Arrays x, Arrays dx) {
-                              return std::pair{x, dx};
-                            }); },
-                      {"p:", "after the first bind"});
+                          {"def_batching", here(__LINE__ - 1).c_str()});
+  expect_error<TypeError>([&] { p.bind(zeros({2})); },
+                          {"p:", "def_sharding_rule", "1 operands", here(__LINE__ - 1).c_str()});
+  const auto jvp = [](Arrays x, Arrays dx) { return std::pair{x, dx}; };
+  expect_error<Error>([&] { p.def_jvp(jvp); },
+                      {"p:", "after the first bind", here(__LINE__ - 1).c_str()});
+  expect_error<Error>([&] { p.def_params(extend::Params()); },
+                      {"p:", "after the first bind", here(__LINE__ - 1).c_str()});
+  expect_error<ValueError>([&] { extend::Primitive(""); },
+                           {"the name is empty", here(__LINE__ - 1).c_str()});
+}
+
+// The line is that of the first operand, however many follow, with and without parameters.
+TEST(ExtendPrimitive, ErrorsOfBindsOfAnyNumberOfOperandsNameTheCallersLine) {
+  extend::Primitive p("p");
+  p.def_params({{"n", 1}}).def_abstract_eval([](ShapedArray a) { return a; });
+  const Array x = zeros({2});
+  const extend::Params params{{"n", 2}};
+  expect_error<TypeError>([&] { p.bind(params, x, x); }, {"2 operands", here(__LINE__).c_str()});
+  expect_error<TypeError>([&] { p.bind(params, 1, x, 2.f); },
+                          {"3 operands", here(__LINE__ - 1).c_str()});
+  expect_error<TypeError>([&] { p.bind(params); }, {"0 operands", here(__LINE__).c_str()});
+  expect_error<TypeError>([&] { p.bind(params, {x, x}); }, {"2 operands", here(__LINE__).c_str()});
+  const auto braces = [&] { p.bind({{"n", 2}}, x, x); };
+  expect_error<TypeError>(braces, {"2 operands", here(__LINE__ - 1).c_str()});
+  expect_error<TypeError>([&] { p.bind(x, x, x, x, x, x, 7); },
+                          {"7 operands", here(__LINE__ - 1).c_str()});
+  const extend::Params unknown{{"m", 2}};
+  expect_error<ValueError>([&] { p.bind(unknown, x); }, {"no parameter", here(__LINE__).c_str()});
+  // An error of a type of the user's own leaves bind as it is.
+  struct OwnError : ValueError {
+    using ValueError::ValueError;
+  };
+  extend::Primitive own("own");
+  own.def_abstract_eval([](ShapedArray) -> ShapedArray { throw OwnError("own"); });
+  EXPECT_THROW(own.bind(x), OwnError);
 }
 
 TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {

@@ -175,15 +175,15 @@ namespace extend {
 class Primitive {
  public:
   // name: as programs print it.
-  explicit Primitive(std::string name);
+  explicit Primitive(std::string name, SourceLine source = SourceLine::current());
 
   // The types of the results from the types of the operands, as ShapedArray(shape, dtype); the
   // library adds the variance: a result varies over the axes over which an operand varies. Needed
   // for everything except eager calls of a primitive that has an impl.
   template <class F>
-  Primitive& def_abstract_eval(F&& f) {
-    rules().abstract_eval = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
-                                ArrayTypes in, const Params& params) mutable {
+  Primitive& def_abstract_eval(F&& f, SourceLine source = SourceLine::current()) {
+    rules(source).abstract_eval = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
+                                      ArrayTypes in, const Params& params) mutable {
       return shmap::detail::call_with_each<ShapedArray>(name, "def_abstract_eval", f, in, params);
     };
     return *this;
@@ -193,9 +193,9 @@ class Primitive {
   // or where a result varies over mesh axes over which no operand varies. A result that varies over
   // fewer axes is cast.
   template <class F>
-  Primitive& def_impl(F&& f) {
-    rules().impl = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
-                       Arrays in, const Params& params) mutable {
+  Primitive& def_impl(F&& f, SourceLine source = SourceLine::current()) {
+    rules(source).impl = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
+                             Arrays in, const Params& params) mutable {
       return shmap::detail::call_with_each<Array>(name, "def_impl", f, in, params);
     };
     return *this;
@@ -203,17 +203,17 @@ class Primitive {
   // f: void(const KernelArgs&); other functions do not compile. The exception is a function without
   // parameters, a placeholder for a kernel that is still to be written, which is ignored.
   template <class F>
-  Primitive& def_cpu_kernel(F&& f) {
+  Primitive& def_cpu_kernel(F&& f, SourceLine source = SourceLine::current()) {
     shmap::detail::check_kernel<std::decay_t<F>>();
     if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
-      rules().cpu_kernel = std::forward<F>(f);
+      rules(source).cpu_kernel = std::forward<F>(f);
     return *this;
   }
   template <class F>
-  Primitive& def_cuda_kernel(F&& f) {
+  Primitive& def_cuda_kernel(F&& f, SourceLine source = SourceLine::current()) {
     shmap::detail::check_kernel<std::decay_t<F>>();
     if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
-      rules().cuda_kernel = std::forward<F>(f);
+      rules(source).cuda_kernel = std::forward<F>(f);
     return *this;
   }
   // A CUDA kernel as source text, which NVRTC compiles at its first run. The source must define
@@ -226,15 +226,17 @@ class Primitive {
   // that are numbers or bools are defined as macros PARAM_<name>. DeviceError, with the compiler's
   // log, where the source does not compile, and where there is no NVRTC. ValueError where the
   // source does not contain `name`.
-  Primitive& def_cuda_source(std::string source, std::string name, int threads = 256);
+  Primitive& def_cuda_source(std::string source, std::string name, int threads = 256,
+                             SourceLine line = SourceLine::current());
   // f: std::pair{results, tangents}(Arrays primals, Arrays tangents), where each of the pair is an
   // Array, or Arrays for several results. A tangent that is zero is an array of zeros. f is written
   // in operations, and must be linear in the tangents.
   template <class F>
-  Primitive& def_jvp(F&& f) {
-    rules().jvp = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
-                      Arrays primals, Arrays tangents,
-                      [[maybe_unused]] const Params& params) mutable -> std::pair<Arrays, Arrays> {
+  Primitive& def_jvp(F&& f, SourceLine source = SourceLine::current()) {
+    rules(source).jvp =
+        [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
+            Arrays primals, Arrays tangents,
+            [[maybe_unused]] const Params& params) mutable -> std::pair<Arrays, Arrays> {
       if constexpr (shmap::detail::is_rule_for<std::decay_t<F>, Arrays, Arrays>) {
         auto [y, y_dot] =
             shmap::detail::call_rule(f, params, std::move(primals), std::move(tangents));
@@ -250,10 +252,10 @@ class Primitive {
   // that are passed as empty Arrays. Returns a cotangent for each of those operands, and an empty
   // Array for each other operand.
   template <class F>
-  Primitive& def_transpose(F&& f) {
-    rules().transpose = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
-                            Arrays cotangents, Arrays operands,
-                            [[maybe_unused]] const Params& params) mutable -> Arrays {
+  Primitive& def_transpose(F&& f, SourceLine source = SourceLine::current()) {
+    rules(source).transpose = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
+                                  Arrays cotangents, Arrays operands,
+                                  [[maybe_unused]] const Params& params) mutable -> Arrays {
       if constexpr (shmap::detail::is_rule_for<std::decay_t<F>, Arrays, Arrays>) {
         return shmap::detail::list_of<Array>(
             shmap::detail::call_rule(f, params, std::move(cotangents), std::move(operands)));
@@ -266,8 +268,8 @@ class Primitive {
   // f: std::pair{results, dims}(Arrays operands, std::vector<int> dims). dims holds the batch dim
   // of each operand, and of each result; -1 where there is no batch dim.
   template <class F>
-  Primitive& def_batching(F&& f) {
-    rules().batching =
+  Primitive& def_batching(F&& f, SourceLine source = SourceLine::current()) {
+    rules(source).batching =
         [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
             Arrays in, std::vector<int> dims,
             [[maybe_unused]] const Params& params) mutable -> std::pair<Arrays, std::vector<int>> {
@@ -288,19 +290,21 @@ class Primitive {
   // they are gathered whole. bind throws ValueError where the text does not fit the operands and
   // results.
   template <class F>
-  Primitive& def_sharding_rule(F&& f) {
+  Primitive& def_sharding_rule(F&& f, SourceLine source = SourceLine::current()) {
     using G = std::decay_t<F>;
     constexpr bool is_rule =
         std::is_invocable_r_v<std::string, G&, ArrayTypes, ArrayTypes> ||
         std::is_invocable_r_v<std::string, G&, ArrayTypes, ArrayTypes, const Params&>;
-    rules().calls_sharding = std::is_convertible_v<F, std::string> || is_rule;
+    rules(source).calls_sharding = std::is_convertible_v<F, std::string> || is_rule;
     if constexpr (std::is_convertible_v<F, std::string>) {
-      rules().sharding = [text = std::string(std::forward<F>(f))](
-                             const ArrayTypes&, const ArrayTypes&, const Params&) { return text; };
+      rules(source).sharding = [text = std::string(std::forward<F>(f))](
+                                   const ArrayTypes&, const ArrayTypes&, const Params&) {
+        return text;
+      };
     } else {
-      rules().sharding = [f = G(std::forward<F>(f)), name = name()](
-                             ArrayTypes in, ArrayTypes out,
-                             [[maybe_unused]] const Params& params) mutable -> std::string {
+      rules(source).sharding = [f = G(std::forward<F>(f)), name = name()](
+                                   ArrayTypes in, ArrayTypes out,
+                                   [[maybe_unused]] const Params& params) mutable -> std::string {
         if constexpr (is_rule) {
           return shmap::detail::call_rule(f, params, std::move(in), std::move(out));
         } else {
@@ -318,11 +322,11 @@ class Primitive {
   // achieves that with a collective. bind throws ValueError where the rule names an axis that is
   // not in scope.
   template <class F>
-  Primitive& def_variance(F&& f) {
+  Primitive& def_variance(F&& f, SourceLine source = SourceLine::current()) {
     using G = std::decay_t<F>;
-    rules().variance = [f = G(std::forward<F>(f)), name = name()](
-                           ArrayTypes in,
-                           [[maybe_unused]] const Params& params) mutable -> std::vector<Axes> {
+    rules(source).variance =
+        [f = G(std::forward<F>(f)), name = name()](
+            ArrayTypes in, [[maybe_unused]] const Params& params) mutable -> std::vector<Axes> {
       if constexpr (shmap::detail::is_rule_for<G, ArrayTypes>) {
         return shmap::detail::list_of<Axes>(shmap::detail::call_rule(f, params, std::move(in)));
       } else {
@@ -334,11 +338,12 @@ class Primitive {
   // The names of the parameters, with the default values that bind uses where it is given no
   // others. The defaults fix the types: bind throws ValueError for other names, TypeError for other
   // types (an integer is accepted for a float). Without def_params a primitive has no parameters.
-  Primitive& def_params(Params defaults);
+  Primitive& def_params(Params defaults, SourceLine source = SourceLine::current());
   // f: std::string(const Params&), the text that printed programs show in brackets after the name
   // instead of "name=value …"; without brackets where the text is empty. parse_jaxpr refuses such a
   // primitive, because the text need not contain all parameters.
-  Primitive& def_print(std::function<std::string(const Params&)> f);
+  Primitive& def_print(std::function<std::string(const Params&)> f,
+                       SourceLine source = SourceLine::current());
 
   // Binds the primitive under the current trace, as every operation does. Host scalars are operands
   // of shape () and weak type. TypeError where the primitive does not have exactly one result.
@@ -360,15 +365,17 @@ class Primitive {
              SourceLine source = SourceLine::current()) const {
     return bind_one(Arrays(operands), params, source);
   }
+  Array bind(const Params& params, SourceLine source = SourceLine::current()) const {
+    return bind_one({}, params, source);
+  }
+  // No default argument can follow a pack: the line is the first operand's.
   template <std::convertible_to<Array>... A>
-  Array bind(const Params& params, const A&... operands) const {
-    return bind_one({Array(operands)...}, params, SourceLine{});
+  Array bind(const Params& params, Operand first, const A&... others) const {
+    return bind_one({std::move(first.value), Array(others)...}, params, first.source);
   }
   template <std::convertible_to<Array>... A>
-  requires(sizeof...(A) > 6) Array bind(const A&... operands)
-  const {
-    return bind_one({Array(operands)...}, {}, SourceLine{});  // no default argument after a pack
-  }
+  requires(sizeof...(A) >= 6) Array bind(Operand first, const A&... others)
+  const { return bind_one({std::move(first.value), Array(others)...}, {}, first.source); }
   // bind for any number of operands and results.
   Arrays bind_all(Arrays operands, SourceLine source = SourceLine::current()) const {
     return bind_all(std::move(operands), Params(), source);
@@ -381,7 +388,7 @@ class Primitive {
  private:
   Array bind_each(std::initializer_list<Operand*> operands, SourceLine source) const;
   Array bind_one(Arrays operands, const Params& params, SourceLine source) const;
-  shmap::detail::ExtendRules& rules();  // throws Error after the first bind
+  shmap::detail::ExtendRules& rules(SourceLine source);  // throws Error after the first bind
 
   shmap::detail::ExtendPrimitive* primitive_;
 };
