@@ -49,7 +49,7 @@ TEST(PrintArray, MatchesNumPy) {
 }
 
 TEST(PrintArray, ReadsOnlyWhatItShows) {
-  // Of a million elements only the first and last three are read.
+  // Reads only the first and last three of a million elements.
   std::vector<float> data(1'000'000, 1e30f);
   for (int i = 0; i < 3; ++i) data[i] = data[data.size() - 1 - i] = 2.5f;
   EXPECT_EQ(detail::format_array(data.data(), f32, {1'000'000}), "[2.5 2.5 2.5 ... 2.5 2.5 2.5]");

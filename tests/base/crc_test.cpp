@@ -1,5 +1,5 @@
-// CRC-32C and CRC-32: the published check values, and any length, alignment and split against a
-// loop of bits.
+// CRC-32C and CRC-32: the published check values, and any length, alignment and split compared with
+// a loop over bits.
 #include "core/base/crc.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The disk cache: what it gives back, what it refuses to believe, and all that must not make it
-// fail.
+// The disk cache: the contents that it returns, the files that it does not trust, and failures that
+// must not make it fail.
 #include "core/base/disk_cache.h"
 
 #include <fcntl.h>
@@ -140,7 +140,7 @@ TEST_F(DiskCacheTest, AChangedFileIsNotTaken) {
   EXPECT_TRUE(loads("key"));
 }
 
-// A header whose numbers claim more than the file has costs no memory.
+// A header whose numbers claim more bytes than the file has costs no memory.
 TEST_F(DiskCacheTest, AFileThatClaimsMoreThanItHasIsNotTaken) {
   cache().store("key", "an image");
   std::string text = text_of(only_file());
@@ -192,7 +192,7 @@ TEST_F(DiskCacheTest, AFolderThatOthersMayWriteIsNotUsed) {
     cache().store("other", "an image");
     EXPECT_EQ(files().size(), 1u);
   }
-  // Said once, with the remedy.
+  // The warning comes once, with the remedy.
   EXPECT_THAT(warnings, HasSubstr("others may write to it (mode 0770): chmod 700"));
   EXPECT_THAT(warnings, Not(HasSubstr("mode 0707")));
   ASSERT_EQ(chmod(folder_.c_str(), 0755), 0);
@@ -293,7 +293,7 @@ TEST_F(DiskCacheTest, TheEnvironmentSaysWhere) {
   EXPECT_EQ(DiskCache::default_folder(), "");
 }
 
-// Drafts of processes that died: the next one goes on under another name and removes them.
+// Drafts of dead processes: the next draft has another name and removes them.
 TEST_F(DiskCacheTest, DraftsOfTheDeadAreRemovedAndThoseOfTheLivingAreNot) {
   const FileDescriptor folder(open(folder_.c_str(), O_RDONLY | O_DIRECTORY));
   DraftFile living(folder.get(), 0600, false, "a file");
@@ -310,7 +310,7 @@ TEST_F(DiskCacheTest, DraftsOfTheDeadAreRemovedAndThoseOfTheLivingAreNot) {
   }
   cache().store("key", "an image");
   EXPECT_FALSE(fs::exists(dead));
-  EXPECT_TRUE(fs::exists(fresh));  // its maker may be about to lock it
+  EXPECT_TRUE(fs::exists(fresh));  // its owner may be about to lock it
   EXPECT_TRUE(fs::exists(theirs));
   EXPECT_TRUE(fs::exists(held));
   living.commit("name", true);

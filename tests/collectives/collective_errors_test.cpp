@@ -11,8 +11,8 @@ namespace {
 
 const char* const kHere = "collective_errors_test.cpp";
 
-// Runs body on blocks f32[2,6]{i,j} of a 4 × 2 mesh, eagerly and under jit: what is thrown must be
-// the same.
+// Runs body on blocks f32[2,6]{i,j} of a 4 × 2 mesh, eagerly and under jit: both must throw the
+// same.
 std::function<void()> in_body(std::function<Array(Array)> body) {
   return [body = std::move(body)] {
     const Mesh mesh = make_mesh({4, 2}, {"i", "j"});

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Collectives whose work fails: the error comes to the caller, once, says which collective, where
-// and why, and leaves the arrays given and the library as they were.
+// Collectives whose work fails: the error comes to the caller once, names the collective, the line
+// and the cause, and leaves the arguments and the library as they were.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // shmap-test: devices
 // Sums of floats: the bits of one balanced tree over the ranks in mesh order, for every dtype, size
-// and number of ranks. Between distinct GPUs NCCL adds, in an order of its own: there they are as
-// near as that allows.
+// and number of ranks. Between distinct GPUs NCCL adds in its own order; sums there must be as near
+// as that allows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,8 +42,8 @@ bool adds_by_tree() {
   return asked == "in_process" || runtime().device_string().find('x') != std::string::npos;
 }
 
-// `got` is the tree's sum of ranks, or, where another order is allowed, near it; epsilon: of the
-// type that sums are rounded to.
+// Compares `got` with the tree's sum of ranks: the same bits, or near it if another order is
+// allowed. epsilon: of the type to which sums are rounded.
 template <class T>
 void expect_sum(T got, T wanted, const std::vector<T>& ranks, double epsilon,
                 const std::string& where) {
@@ -145,7 +145,7 @@ TEST(CollectiveReductions, HalfTypesRoundOnce) {
 
 TEST(CollectiveReductions, ScattersAreSlicesOfTheSum) {
   const Mesh mesh = make_mesh({8}, "i");
-  // Long pieces, short ones, and ones of a single element, along either dim.
+  // Long pieces, short pieces and pieces of a single element, along either dim.
   for (const Shape& block :
        {Shape{8, 1000}, Shape{40, 3}, Shape{3, 8}, Shape{700, 16}, Shape{2, 8 * 700}}) {
     for (int dim : {0, 1}) {

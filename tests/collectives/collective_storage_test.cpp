@@ -34,7 +34,7 @@ int spaces(const Array& x) {
   for (std::uint32_t d = 0; d < stored_of(x)->count; ++d) seen.insert(space_of(x, d));
   return static_cast<int>(seen.size());
 }
-// Devices of one memory space that pass `same(a, b)` name one place, and others do not.
+// Blocks of devices share memory exactly if the devices are in one memory space and same(a, b).
 template <class Same>
 void expect_places(const Array& x, Same same, const char* what) {
   for (std::uint32_t a = 0; a < stored_of(x)->count; ++a) {
@@ -103,7 +103,7 @@ TEST(CollectiveStorage, ACastAndAScatterOfWholeRunsMoveNothing) {
   });
 }
 
-// Columns are no run: each device copies its own.
+// Columns are not contiguous, so that each device copies its own.
 TEST(CollectiveStorage, AScatterOfColumnsCopies) {
   on_blocks(mesh42(), [](const Array& x) {
     const Array sum = reshape(psum(x, {"i", "j"}), {2, 2});
@@ -179,7 +179,7 @@ TEST(CollectiveStorage, CountsAreOfOperandBytes) {
     EXPECT_EQ(cost([&] { axis_index("i"); }), Cost(0, 0));
     EXPECT_EQ(cost([&] { psum(1, "i"); }), Cost(0, 0));
     EXPECT_EQ(cost([&] { psum(std::tuple(x, x), "i"); }), Cost(2, 256));
-    // An operand that does not vary is cast, which counts nothing, and summed all the same.
+    // An operand that does not vary is cast, which counts nothing, and is summed all the same.
     const Array sum = psum(x, "i");
     EXPECT_EQ(cost([&] { psum(sum, "i"); }), Cost(1, 128));
   });
@@ -201,7 +201,8 @@ TEST(CollectiveStorage, OverAnAxisOfOneDeviceNothingMoves) {
   });
 }
 
-// Outside of a body: what a reduction of a split array leaves over is combined by the same sums.
+// Outside of a body the partial results of a reduction of a split array are combined by the same
+// sums.
 TEST(CollectiveStorage, ReductionsOfSplitArraysCombineOnce) {
   const Array x = device_put(arange(32), NamedSharding(mesh42(), P(axes("i", "j"))));
   const auto before = counters();

@@ -15,8 +15,8 @@ namespace {
 Mesh mesh81() { return make_mesh({8, 1}, {"i", "j"}); }
 Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
 
-// The type of body(block), where x is placed by `spec`, eagerly; checked to be the same when
-// traced.
+// The type of body(block), where x is placed by `spec`, eagerly. Checks that the traced type is the
+// same.
 std::string type_in(const Mesh& mesh, const Array& x, const P& spec,
                     const std::function<Array(Array)>& body, ShardMapOptions options = {}) {
   std::string type;
@@ -124,7 +124,7 @@ TEST(CollectiveTypes, Dtypes) {
   EXPECT_EQ(of(zeros({8}, f64), [](Array b) { return pmean(b, "i"); }), "f64[1]");
 }
 
-// psum of what does not vary casts it first: the sum counts it once a device.
+// psum casts an operand that does not vary: the sum counts it once per device.
 TEST(CollectiveTypes, InvariantOperandsAreCast) {
   const Array x = arange(4);
   const auto body = [](Array b) {
@@ -199,7 +199,7 @@ TEST(CollectiveTypes, WithoutAutoPbroadcastWrongVarianceIsAnErrorEverywhere) {
   expect_error<TypeError>(of([](A b) { return pbroadcast(b, "j"); }), {"varies over 'j' already"});
 }
 
-// Unchecked, nothing is refused, and what is inferred is sound all the same.
+// If variance is not checked, nothing is refused, and inferred types are correct all the same.
 TEST(CollectiveTypes, UncheckedNothingIsRefused) {
   for (const bool casts : {true, false}) {
     const ShardMapOptions loose{.check_vma = false, .auto_pbroadcast = casts};

@@ -23,7 +23,7 @@ bool in_process(CollectiveKind kind, int ranks, std::int64_t n) {
   const Bytes b = bytes_of(kind, ranks, n);
   return goes_in_process(kind, ranks, b.in, b.out);
 }
-// The least power of two from which on the other way is taken; 0: never, up to 16 GiB.
+// The least power of two of bytes whose choice differs from that of one byte; 0: none to 16 GiB.
 std::int64_t turns_at(CollectiveKind kind, int ranks) {
   const bool at_first = in_process(kind, ranks, 1);
   for (std::int64_t n = 2; n <= 16 * kGiB; n *= 2)

@@ -1,6 +1,6 @@
-// The kernels of attention, and of its derivatives, against loops in double precision: sizes that
-// are no multiples of a tile, operands with gaps, biases and masks that repeat, rows that are
-// masked whole, half types.
+// The kernels of attention and of its derivatives, compared with loops in double precision: sizes
+// that are not multiples of a tile, operands with gaps, biases and masks that repeat, completely
+// masked rows, half types.
 #include "core/cpu/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -189,8 +189,8 @@ TEST(CpuAttention, Forward) {
   }
 }
 
-// Masked scores that are no smaller than others count as what they are; of rows that are -infinity
-// throughout there is no softmax.
+// Masked scores that are not smaller than others count with their value; rows that are -infinity
+// throughout have no softmax.
 TEST(CpuAttention, MaskedScoresOfAnySize) {
   for (const float masked : {-1.f, -30.f, -std::numeric_limits<float>::infinity()}) {
     for (const std::int64_t offset : {0, 20, -40}) {

@@ -12,8 +12,8 @@ namespace {
 
 using namespace testing;
 
-// Runs a kernel on vectors and on scalar operands, apart and in place, and compares each result
-// with check(a, b, result).
+// Runs a kernel on vectors and on scalar operands, with separate results and in place, and checks
+// each result with check(a, b, result).
 template <class T, class R, class Check>
 void run_all_forms(BinaryFn kernel, Check check, unsigned seed = 1) {
   ASSERT_NE(kernel, nullptr);
@@ -259,7 +259,8 @@ void check_real_ops() {
     SCOPED_TRACE(static_cast<int>(op));
     run_all_forms<T, T>(binary_kernel(op, dtype_of<T>), [&](T a, T b, T got) {
       const long double x = to_real(a), y = to_real(b), exact = want(x, y);
-      // Rounded to the type first: the sign of a result that is zero only there is its own.
+      // The value is rounded to the type first: a result that is zero only in that type keeps its
+      // sign.
       return ulps(got, exact) <= budget;
     });
   };

@@ -45,7 +45,8 @@ T step(Reduction op, T a, T b) {
   }
 }
 
-// The tree of the header's words: fold what is past the power of two, then distances 1, 2, 4, …
+// The tree as the header describes it: fold ranks beyond the power of two, then distances 1, 2, 4,
+// …
 template <class A>
 A tree(Reduction op, std::vector<A> leaves) {
   const std::size_t p = std::bit_floor(leaves.size());

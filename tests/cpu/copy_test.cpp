@@ -47,8 +47,8 @@ void reference(const StridedCopy& c) {
   }
 }
 
-// Runs `copy`, whose dst lies in a buffer of dst_bytes at dst_offset, whole and in parts, and
-// compares all of the buffer.
+// Runs `copy` whole and in parts, with dst at dst_offset in a buffer of dst_bytes, and compares the
+// whole buffer.
 void check(StridedCopy copy, std::int64_t dst_bytes, std::int64_t dst_offset, Rng& rng,
            const std::string& what) {
   const Bytes before = random_bytes(dst_bytes, rng);
@@ -145,7 +145,7 @@ TEST(StridedCopy, TransposesOfEveryItemAndSize) {
   }
 }
 
-// Runs whose places in dst lie a few bytes before or behind their places in src, pages aside.
+// Runs that begin a few bytes before or after their source, modulo the page size.
 TEST(StridedCopy, LongRunsAtEveryDistanceWithinPages) {
   Rng rng(14);
   constexpr std::int64_t page = 4096, rows = 3;
@@ -235,8 +235,8 @@ TEST(StridedCopy, AFewRowsAreDealtWovenAndTurned) {
   }
 }
 
-// Past the caches and into them, at every edge of a block, with gaps between rows that stay as they
-// are; nothing is aligned.
+// Copies past the caches and through them, with every remainder of a block, and with gaps between
+// rows that must not change. Nothing is aligned.
 TEST(Transpose, BlocksAndTheirEdges) {
   Rng rng(7);
   for (const std::int64_t item : {1, 2, 4, 8}) {

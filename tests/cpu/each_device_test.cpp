@@ -20,7 +20,7 @@ namespace {
 using test::ChildResult;
 using test::in_child;
 
-// The first test, since a child of a process that has used devices has none.
+// Must be the first test, since a child of a process that has used devices has none.
 TEST(EachDevice, MoreDevicesThanACallTakes) {
   const ChildResult r = in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_DEVICES", "cpu:37"}}, [] {
     const Mesh mesh = make_mesh({37}, {"i"});
@@ -128,7 +128,7 @@ std::vector<const void*> places(const Array& x) {
 }
 
 // A buffer keeps the event of a queued task until the task's end has been noticed. The operand of
-// such a device is computed alone, and it is overwritten all the same.
+// such a device is computed alone, and is overwritten nevertheless.
 TEST(EachDevice, BuffersOfTasksThatHaveEnded) {
   const Mesh mesh = make_mesh({8}, {"i"});
   for (const int with_event : {0, 3, 8}) {

@@ -177,8 +177,8 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
   }
 }
 
-// Every value of bf16, NaNs and infinities too: the rounding that knows where its operand comes
-// from gives the bits of the one that does not.
+// All values of bf16, including NaNs and infinities: the rounding that knows the preceding
+// operation gives the same bits as the one that does not.
 TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
   if (!cpu::chain_kernel()) GTEST_SKIP() << "this build or CPU has no kernel for chains";
   constexpr std::int64_t kAll = 65536;
@@ -238,7 +238,8 @@ std::pair<int, int> reductions(const FusedProgram& program) {
   return out;
 }
 
-// The sum and the largest of (x - mean)² of each row, and x - mean: computed again, not kept.
+// The sum and the maximum of (x - mean)² of each row, and x - mean, are computed again and not
+// kept.
 Case spread(std::int64_t rows, std::int64_t cols, DType dtype, bool special) {
   Case c;
   c.program = std::make_shared<FusedProgram>(rows, cols);
@@ -272,7 +273,7 @@ TEST(FusedKernels, ReductionsTakeInTheChainBeforeThem) {
         check(c);
         if (HasFailure()) return;
         if (!cpu::chain_kernel()) continue;
-        // The row's largest element alone has no operation before it, but in bf16 the widening.
+        // The maximum of a row has no operation before it, except the widening of bf16.
         EXPECT_EQ(reductions(*c.program), dtype == f32 ? std::pair(2, 1) : std::pair(3, 0));
       }
     }
@@ -282,7 +283,7 @@ TEST(FusedKernels, ReductionsTakeInTheChainBeforeThem) {
   EXPECT_EQ(reductions(*narrow.program), std::pair(0, 3));
 }
 
-// Programs that only reduce take many rows at a time, also those whose number is no multiple of it.
+// Programs that only reduce take many rows at a time, also if the number of rows is not a multiple.
 TEST(FusedKernels, RowsThatAreOnlyReduced) {
   for (const DType dtype : {f32, bf16}) {
     for (const auto& [rows, cols] : {std::pair{1, 2100}, std::pair{200, 2100}, std::pair{331, 515},

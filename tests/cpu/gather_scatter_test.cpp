@@ -214,7 +214,8 @@ TEST(Gather, RowsOfAMatrix) {
   }
 }
 
-// Along a dim with others before and behind it, at more places than are looked up at a time.
+// Gathers along a dim with others before and after it, with more indices than are looked up at a
+// time.
 TEST(Gather, ManyPlacesOfAMiddleDim) {
   constexpr int64_t extent = 700, places = 1300;
   // With three lines parts divide the slices, with 25 they divide the lines.
@@ -305,7 +306,7 @@ TEST(Gather, ElementsOfEachRowAndOfPairsOfIndices) {
   }
 }
 
-// Elements a pitch apart, at indices of both widths, some of which no 32 bits hold.
+// Elements that are a pitch apart, at indices of both widths, some of which do not fit in 32 bits.
 TEST(Gather, ElementsOfAColumn) {
   constexpr int64_t extent = 700, pitch = 5, places = 1029;
   std::vector<std::uint32_t> operand(static_cast<std::size_t>(extent * pitch));
@@ -413,7 +414,7 @@ T apply(ScatterKind op, T a, T b) {
 
 template <class T, class Index>
 void check_scatter(const Problem& p, ScatterKind op, Rng& rng) {
-  // std::vector<bool> is no array: bytes stand for bool.
+  // std::vector<bool> is not an array of bools, so that bytes represent them.
   using Store = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
   const auto value = [&] {
     return static_cast<Store>(
@@ -489,8 +490,8 @@ TEST(Scatter, RandomDimensionNumbersMatchReferenceForEveryDtypeAndOp) {
   }
 }
 
-// Rows that meet in one place add up in the order of the updates, whatever the parts: of rows, or
-// of columns where rows are few; more than are looked up at a time.
+// Updates of one row are added in their order, however the work is divided: by rows, or by columns
+// if there are few rows. There are more updates than are looked up at a time.
 template <class Index>
 void check_many_rows(IndexMode mode) {
   constexpr int64_t places = 1300;

@@ -39,7 +39,7 @@ struct Case {
   std::int64_t extra;  // elements between the rows' ends and the next rows
 };
 
-// A row at a time, in the widest type; rounded once.
+// Computes a row at a time in the widest type and rounds once.
 template <class T, class Out>
 void reference(const Gemm& g, Out* c) {
   constexpr bool logical = std::is_same_v<T, bool>;
@@ -74,7 +74,7 @@ void reference(const Gemm& g, Out* c) {
   }
 }
 
-// Storage of any T: std::vector<bool> is no array.
+// Storage of any T, since std::vector<bool> is not an array.
 template <class T>
 class Data {
  public:
@@ -381,7 +381,7 @@ TEST(Gemm, RunsOnSeveralThreadsAtOnceWithTheSameBits) {
   for (const auto& c : got) EXPECT_EQ(0, std::memcmp(c.data(), want.data(), sizeof(float) * m * n));
 }
 
-// `given` + a · b, by an addition after the product or by accumulation: the same bits.
+// `given` + a · b has the same bits by an addition after the product and by accumulation.
 void check_accumulation(Gemm g, bool in_parts, Rng& rng) {
   std::uniform_real_distribution<float> uniform(-1.f, 1.f);
   const auto floats = [&](std::int64_t count) {
@@ -467,7 +467,7 @@ TEST(Gemm, ProductsOfAMatrixAndAVectorMatchTheReference) {
   check_vectors<std::int32_t>();
 }
 
-// Cut along its results, a product of a matrix and a vector keeps all bits.
+// A product of a matrix and a vector that is cut along its results keeps all bits.
 TEST(Gemm, PartsOfAVectorsProductHaveTheBitsOfTheWhole) {
   if (!is_vector_product({.m = 1, .n = 64, .k = 64}))
     GTEST_SKIP() << "this CPU has no kernels for a matrix and a vector";
@@ -496,7 +496,8 @@ TEST(Gemm, PartsOfAVectorsProductHaveTheBitsOfTheWhole) {
   }
 }
 
-// Long sums cut in blocks, which any parts may share out, keep all bits, and stay as exact as ever.
+// Long sums that are cut in blocks, which any number of parts may share, keep all bits and their
+// accuracy.
 template <class T, class Compute>
 void check_long_sums(std::int64_t results, std::int64_t k, std::int64_t stride) {
   Rng rng(53);

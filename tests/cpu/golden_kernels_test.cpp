@@ -1,5 +1,5 @@
-// The elementwise CPU kernels against JAX's values, one kernel at a time: where a golden test of an
-// op fails and these pass, the fault is above the kernels.
+// The elementwise CPU kernels compared with JAX's values, one kernel at a time: if a golden test of
+// an op fails and these pass, the fault is above the kernels.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -89,7 +89,7 @@ double ulps(T got_value, long double want) {
   return static_cast<double>(std::fabs(got - want) / std::ldexp(1.0L, unit));
 }
 
-// Values that break things, then random ones: of all bit patterns, and of moderate size.
+// Critical values, then random values: of all bit patterns, and of moderate size.
 template <class T>
 std::vector<T> values(std::int64_t n, unsigned seed) {
   std::mt19937_64 rng(seed);
@@ -164,8 +164,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(T)));
 }
 
-// The same bits, where any NaN is as good as another: compilers may swap the operands of an
-// addition, which chooses the NaN that its result is.
+// Compares bits, but all NaNs are equal: compilers may swap the operands of an addition, which
+// choose the NaN of its result.
 template <class T>
 bool same_bits_but_of_nans(const std::vector<T>& a, const std::vector<T>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const T& x, const T& y) {

@@ -174,7 +174,7 @@ TEST(ReduceKernels, EmptyReductionsGiveTheIdentity) {
   EXPECT_EQ(all, 1);
 }
 
-// The order in which floats are added, written down: the same on every machine.
+// The order in which floats are added, in plain code; it is the same on every machine.
 float sum_in_order(const std::vector<float>& x) {
   const auto run = [](const float* p, std::size_t n) {
     std::vector<float> lanes(p, p + std::min<std::size_t>(n, 64));
@@ -231,7 +231,8 @@ TEST(ReduceKernels, SplittingWideRowsChangesNothing) {
   }
 }
 
-// Rows that lie anywhere, some of them several times, give the bits of the same rows in a block.
+// Rows at any addresses, some of them used several times, give the bits of the same rows in a
+// block.
 template <class T>
 void check_rows_apart(Reduction op) {
   std::mt19937_64 rng(9);

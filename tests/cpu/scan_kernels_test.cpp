@@ -183,7 +183,7 @@ TEST(ScanKernels, EveryOpOfEveryDType) {
   EXPECT_EQ(scan_kernel(Cumulative::cumsum, DType::prng_key), nullptr);
 }
 
-// A row has the bits that it has alone, whichever rows are scanned beside it.
+// A row has the same bits whichever rows are scanned with it.
 TEST(ScanKernels, RowsSideBySideHaveTheBitsOfOneRow) {
   for (const Cumulative op : {Cumulative::cumsum, Cumulative::cumprod}) {
     for (const std::int64_t len : {1, 2, 4, 5, 8, 30, 301}) {

@@ -111,8 +111,8 @@ TEST(Scatter, LongRowsOfFloats) {
   }
 }
 
-// Many elements added to few: sums of blocks of the updates, one after another, however the blocks
-// are shared; exact for integers, and an element that no update meets keeps its bits.
+// Many elements are added to few: sums of blocks of updates, one after another, however the blocks
+// are divided. Integers are exact, and an element without updates keeps its bits.
 template <class T>
 void check_blocks_of_updates(int64_t size, int64_t updates, IndexMode mode) {
   SCOPED_TRACE(std::string(short_name(dtype_of<T>)) + " " + std::to_string(size) + " " +

@@ -46,7 +46,7 @@ T random_value(Rng& rng) {
   }
 }
 
-// a before b, as the contract says it in words.
+// True if a comes before b, in the words of the contract.
 template <class T>
 bool before(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -262,8 +262,8 @@ TEST(Sort, LongLinesOfFewKeys) {
   }
 }
 
-// Zeros of both signs at the bound, and NaNs before and behind it, where rows are longer than the
-// vectors in which they are searched.
+// Zeros of both signs at the bound, with NaNs before and after it, in rows longer than the vectors
+// with which they are searched.
 TEST(Sort, TopKOfRowsWithSpecialValues) {
   const auto check = []<class T>(T, DType dtype) {
     constexpr int64_t kLen = 403;

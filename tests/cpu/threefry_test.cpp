@@ -1,4 +1,4 @@
-// Random bits on the CPU beside the hash, a count at a time.
+// Random bits on the CPU, compared with the hash of one count at a time.
 #include "core/cpu/kernels/threefry.h"
 
 #include <gtest/gtest.h>

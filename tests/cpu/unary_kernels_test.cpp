@@ -15,7 +15,8 @@ long double erf_inv(long double x) {
   const long double a = std::fabs(x);
   if (!(a < 1)) return a == 1 ? std::copysign(HUGE_VALL, x) : std::nanl("");
   if (x == 0) return x;
-  // Newton's steps on erf, or on erfc where erf has lost its digits, from a start of two digits.
+  // Starts from two correct digits and applies Newton's steps to erf, or to erfc where erf has lost
+  // its digits.
   const long double w = -std::log((1 - a) * (1 + a)), k = 2 / (3.14159265358979323846L * 0.147L);
   long double y = std::sqrt(std::sqrt((k - w / 2) * (k - w / 2) + w / 0.147L) - (k - w / 2));
   if (w < 1e-4L) y = a * 0.88622692545275801365L;
@@ -85,7 +86,7 @@ void check_real(const RealOp& op) {
     const long double want = op.exact(to_real(in[i]));
     const double error = ulps(out[i], want);
     if (error <= budget) continue;
-    // A function of 4 ulp may come out as the largest finite number instead of infinity.
+    // A function with an error of 4 ulp may give the largest finite number instead of infinity.
     ADD_FAILURE() << "of " << static_cast<double>(to_real(in[i])) << ": "
                   << static_cast<double>(to_real(out[i])) << " is " << error << " ulp from "
                   << static_cast<double>(want);

@@ -1,4 +1,4 @@
-// Attention as tests of its kernels have it: operands drawn at random, in the host's memory.
+// Attention problems for tests of its kernels: random operands in host memory.
 #pragma once
 #include <cmath>
 #include <cstdint>

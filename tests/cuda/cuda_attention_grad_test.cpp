@@ -299,7 +299,7 @@ TEST_F(CudaAttentionGrad, Causal) {
       for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{60}, std::int64_t{-50},
                                         std::numeric_limits<std::int64_t>::max(),
                                         std::numeric_limits<std::int64_t>::lowest()}) {
-        // Rows of which nothing is left would be NaNs, and so all of k_bar and v_bar.
+        // Rows that are completely masked would be NaNs, and so would all of k_bar and v_bar.
         if (masked == -kInf && offset < 0) continue;
         Problem p(dtype, 140, 150, 32);
         p.a.outer = p.a.inner = 1;

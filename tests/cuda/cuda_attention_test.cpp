@@ -83,7 +83,7 @@ std::vector<double> expected(const Problem& p, std::vector<double>* sums = nullp
         double value = 0;
         for (std::int64_t c = 0; c < a.k_rows; ++c) {
           const double weight = weights[static_cast<std::size_t>(c)];
-          // A value whose weight vanishes is not looked at.
+          // A value whose weight is zero is not looked at.
           if (weight != 0) value += weight / sum * get(p.v, p.at(a.v, h, c) + d);
         }
         result.push_back(value);
@@ -266,7 +266,7 @@ TEST_F(CudaAttention, RowsThatAreMaskedWhole) {
       p.a.masked = masked;
       p.fill();
       expect_attention(p.with_mask(true, false, true, false), "rows, " + std::to_string(masked));
-      // The first blocks of keys are masked, what follows is not.
+      // The first blocks of keys are masked, the following ones are not.
       p.with_mask(false, false, false, true);
       for (std::size_t c = 0; c < p.mask.size(); ++c) p.mask[c] = c >= 130;
       expect_attention(p, "the first 130 columns, " + std::to_string(masked));
@@ -285,7 +285,8 @@ TEST_F(CudaAttention, Causal) {
       for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{60}, std::int64_t{-50},
                                         std::numeric_limits<std::int64_t>::max(),
                                         std::numeric_limits<std::int64_t>::lowest()}) {
-        // -50: the first rows see nothing, and are a mean of all where `masked` is finite.
+        // -50: the first rows attend to no key; if `masked` is finite, they are a mean of all
+        // values.
         Problem p(dtype, 140, 150, 32);
         p.a.outer = 1;
         p.a.causal = true;
@@ -306,7 +307,7 @@ TEST_F(CudaAttention, Causal) {
   }
 }
 
-// Few rows of few heads: several blocks of threads have parts of the keys.
+// With few rows and few heads, several blocks of threads share the keys.
 TEST_F(CudaAttention, SharesKeysOut) {
   for (const DType dtype : kDTypes) {
     Problem p(dtype, 3, 1100, 32);

@@ -1,4 +1,4 @@
-// Whatever the CPU computes GPUs compute too.
+// GPUs compute everything that the CPU computes.
 #include <gtest/gtest.h>
 
 #include "core/ir/primitive.h"

@@ -208,7 +208,7 @@ TEST_F(CudaElementwise, ConversionsAreTheCpus) {
   }
 }
 
-// Many blocks, of which the last one has work in part.
+// Uses many blocks, of which the last has less work.
 TEST_F(CudaElementwise, ManyBlocks) {
   constexpr std::int64_t n = 1'000'003;
   const Given<float> a(elements<float>(n, 1), Operand::whole, 0);

@@ -1,4 +1,5 @@
-// gather, scatter_add and parts at computed places by CUDA kernels: what the CPU's kernels give.
+// gather, scatter_add and slices at computed offsets by CUDA kernels, compared with the CPU's
+// kernels.
 #include "core/cpu/kernels/gather.h"
 
 #include "core/cpu/kernels/copy.h"
@@ -205,7 +206,7 @@ TEST_F(CudaGather, RefusesIndicesThatAreNoIntegers) {
   EXPECT_THROW(gather(s, 4, nullptr, 0, nullptr, nullptr), TypeError);
 }
 
-// --- parts at computed places
+// --- slices at computed offsets
 
 struct Part {
   Shape whole, part;
@@ -221,7 +222,7 @@ std::vector<Part> parts() {
           {{4, 6}, {0, 6}, {3, 0}},   {{3, 4, 5, 2}, {2, 2, 2, 1}, {1, -1, 3, 1}}};
 }
 
-// The box of a part in the whole, on the host; `to_whole`: the part is written.
+// The box of a slice in the whole array, on the host; `to_whole`: the slice is written.
 void move_on_host(const Part& p, int item, std::uint8_t* whole, std::uint8_t* part, bool to_whole) {
   const std::int64_t n = p.part.num_elements();
   for (std::int64_t i = 0; i < n; ++i) {

@@ -35,7 +35,7 @@ Bytes random_bytes(std::int64_t n, std::mt19937& rng) {
   return result;
 }
 
-// A box with its place in two arrays: offsets in bytes of the item at index 0, …, 0.
+// A box with its offset in two arrays: in bytes, of the item at index 0, …, 0.
 struct Box {
   std::vector<std::int64_t> extent, dst_stride, src_stride;
   std::int64_t dst_offset = 0, src_offset = 0, dst_bytes = 0, src_bytes = 0;
@@ -124,7 +124,7 @@ TEST_F(CudaLayout, BoxesBetweenManyPlaces) {
   struct Case {
     Box box;
     int n;
-    std::int64_t step;  // bytes from one place to the next
+    std::int64_t step;  // bytes from one item to the next
   };
   Box row;
   row.extent = {60};
@@ -167,8 +167,8 @@ TEST_F(CudaLayout, RandomBoxes) {
     box.extent.resize(rank);
     box.src_stride.resize(rank);
     box.dst_stride.resize(rank);
-    // Some dims are all of the array's, some a part, some go backwards, some repeat, and some of
-    // src are strided.
+    // Some dims cover the array's whole dim, some a part; some are reversed, some repeat, and some
+    // of src are strided.
     for (std::size_t d = rank; d-- > 0;) {
       const std::int64_t extent = pick(12) == 0 ? 40 : 1 + pick(6);
       const std::int64_t more = pick(2), every = 1 + pick(2);

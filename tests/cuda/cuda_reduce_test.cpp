@@ -1,4 +1,4 @@
-// Reductions and argmax by CUDA kernels: what the CPU's kernels give.
+// Reductions and argmax by CUDA kernels, compared with the CPU's kernels.
 #include "core/cpu/kernels/reduce.h"
 
 #include <vector>

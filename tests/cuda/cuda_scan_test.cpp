@@ -1,4 +1,4 @@
-// Cumulative operations by CUDA kernels: what the CPU's kernels give.
+// Cumulative operations by CUDA kernels, compared with the CPU's kernels.
 #include "core/cpu/kernels/scan.h"
 
 #include "cuda/kernels/scan.h"

@@ -1,4 +1,4 @@
-// Sorting and top_k by CUDA kernels: what the CPU's kernels give.
+// Sorting and top_k by CUDA kernels, compared with the CPU's kernels.
 #include "core/cpu/kernels/sort.h"
 
 #include "cuda/kernels/sort.h"

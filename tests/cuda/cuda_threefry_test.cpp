@@ -1,4 +1,4 @@
-// Random bits by CUDA kernels: what the CPU's kernels give.
+// Random bits by CUDA kernels, compared with the CPU's kernels.
 #include <cstring>
 
 #include "core/cpu/kernels/threefry.h"

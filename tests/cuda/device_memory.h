@@ -45,8 +45,8 @@ void on_stream(F&& f) {
   event.wait();
 }
 
-// `bytes` bytes of device memory that begin `offset` bytes behind an aligned address, between
-// guards that check() looks at.
+// `bytes` bytes of device memory that begin `offset` bytes after an aligned address, between guards
+// that check() compares.
 class DeviceBytes {
  public:
   explicit DeviceBytes(std::int64_t bytes, std::int64_t offset = 0)
@@ -64,7 +64,7 @@ class DeviceBytes {
   }
   void* data() const { return static_cast<std::byte*>(buffer_->data()) + offset_; }
 
-  // The contents; a failure where something was written beside them.
+  // Returns the contents; fails the test if something was written outside of them.
   template <class T>
   std::vector<T> read() const {
     std::vector<std::byte> all(static_cast<std::size_t>(bytes_ + offset_ + kGuard));

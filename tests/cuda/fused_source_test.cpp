@@ -1,5 +1,5 @@
-// The sources of fused kernels: what is written, and that NVIDIA's compiler takes it, where it is
-// there. No GPU is needed.
+// The sources of fused kernels: their text, and that NVIDIA's compiler accepts them if it is
+// installed. No GPU is needed.
 #include "cuda/fused/fused_source.h"
 
 #include <dlfcn.h>

@@ -86,7 +86,7 @@ __global__ void missing_lane(int* x) {
   if (threadIdx.x != 3) *x = __shfl_down_sync(0xffffffffu, 1, 1);
 }
 
-// Reverses a block's part of x by way of dynamic shared memory of which it uses `from` on.
+// Reverses a block's part of x in dynamic shared memory, which it uses from index `from` on.
 __global__ void reverse(int* x, int from) {
   int* const part = static_cast<int*>(shmap_sim::dynamic_shared()) + from;
   const unsigned t = threadIdx.x, n = blockDim.x;

@@ -1,4 +1,4 @@
-// explain_sharding: the text, as a whole for one program, and what it says of others.
+// explain_sharding: the whole text for one program, and parts of the text for others.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// debug::print in programs that are traced: an equation that stays, in its place, and prints what
-// it prints eagerly, however the program is run.
+// debug::print in traced programs: an equation that keeps its position and prints the same text as
+// eagerly, however the program is run.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -65,7 +65,7 @@ TEST(StagedPrint, TheFormatIsCheckedWhileTracing) {
       {"debug::print", "2 {}", "1 arguments", "staged_print_test.cpp:"});
 }
 
-// Once, and the value: of the tangent nothing is seen.
+// The value is printed once; its tangent is not.
 TEST(StagedPrint, UnderDifferentiation) {
   const auto f = [](Array x) {
     debug::print("x = {}", x);

@@ -51,7 +51,7 @@ using nlohmann::json;
 
 class TraceFile : public testing::Test {
  protected:
-  // The events of a trace in which that runs.
+  // The events of a trace of this work.
   template <class F>
   json traced(F&& run) {
     const std::string path = folder_ / "trace.json";
@@ -222,8 +222,8 @@ TEST_F(TraceFile, OfAGraphCapturedBefore) {
   EXPECT_TRUE(spans_named(events, "trace jit").empty());
 }
 
-// A function under jit is traced once, and serves calls from all scopes: the scope of a call is the
-// host's. Where it is called by another function under jit, the scope of the call is an outer one.
+// A function under jit is traced once and serves calls from all scopes: the scope of a call is the
+// host's. If another function under jit calls it, the scope of the call is an outer one.
 TEST_F(TraceFile, ScopesOfCallsOfPrograms) {
   const auto inner = jit([](Array x) {
     const named_scope scope("inner");
@@ -245,7 +245,7 @@ TEST_F(TraceFile, ScopesOfCallsOfPrograms) {
   EXPECT_EQ(spans_named(events, "call").size(), 1u);
 }
 
-// Derivatives belong to the scopes of what they are derivatives of.
+// Derivatives are in the scopes of the operations that they derive.
 TEST_F(TraceFile, ScopesOfDerivatives) {
   const auto loss = [](Array x) {
     const named_scope scope("layer");
@@ -254,7 +254,7 @@ TEST_F(TraceFile, ScopesOfDerivatives) {
   const Array x = reshape(arange(64) * 0.01f, {8, 8});
   const auto f = jit(grad(loss));
   const json events = traced([&] { f(x).block_until_ready(); });
-  // The backward pass has one for each operand. On GPUs the second one adds to the first.
+  // The backward pass has one product for each operand. On GPUs the second one adds to the first.
   auto products = spans_named(events, "dot_general");
   for (const json& e : spans_named(events, "product_into")) products.push_back(e);
   ASSERT_GE(products.size(), 2u);

@@ -1,5 +1,5 @@
-// Trace files are JSON whatever the locale, whatever the names, or it is said that they are not
-// whole.
+// Trace files are JSON in every locale and for all names, or a warning says that they are
+// incomplete.
 #include "core/debug/trace_json.h"
 
 #include <gmock/gmock.h>

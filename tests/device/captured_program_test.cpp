@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Eager programs under capture: what a plan is going to run, in planned memory.
+// Eager programs under capture, in planned memory, as a plan runs them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -19,7 +19,8 @@ namespace {
 using test::outputs_of;
 using test::slabs_of;
 
-// x with the buffers that `of` gives for its own: one for each, however many entries share it.
+// A copy of x in which `of` replaces the buffers: one new buffer for each old one, however many
+// entries share it.
 template <class F>
 Array with_buffers(const Array& x, F of) {
   const StoredNode& node = *stored_of(x);

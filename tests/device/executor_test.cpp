@@ -468,7 +468,7 @@ TEST(Timeline, HasEveryTaskOnce) {
   }
 }
 
-// A replay touches no heap once it has run: the memory in use by malloc does not change, whatever
+// A replay uses no heap after the first one: the memory in use by malloc does not change, whatever
 // the number of launches.
 TEST(Graph, LaunchesAllocateNothing) {
   for (const std::int64_t cost : {std::int64_t{0}, kLarge}) {

@@ -57,7 +57,7 @@ bool same_place(const MemoryLayout::Allocation& a, const MemoryLayout::Allocatio
   return a.space == b.space && a.bytes == b.bytes && a.offset == b.offset && a.slab == b.slab;
 }
 
-// The slab over its lower bound, of the worst slab; and everything that a layout promises.
+// Checks everything that a layout promises. Returns the worst ratio of a slab to its lower bound.
 double checked_ratio(std::span<const Allocation> tape) {
   const MemoryLayout layout = plan_layout(tape);
   check_layout(tape, layout);
@@ -148,7 +148,7 @@ TEST_F(PlanLayout, RandomTapesNeverShareBytesAndTime) {
   EXPECT_LT(worst, 1.5);
 }
 
-// Long ones are packed in another order.
+// Long tapes are packed in another order.
 TEST_F(PlanLayout, LongTapesNeverShareBytesAndTime) {
   for (std::uint32_t seed = 0; seed < 4; ++seed) {
     std::mt19937 random(seed);

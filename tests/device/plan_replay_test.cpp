@@ -175,8 +175,8 @@ TEST(PlanReplay, ReplaysAreRightOnThreadsAndInline) {
   }
 }
 
-// A chain that alternates between two streams, and a sum of its links on a third, which falls
-// behind: each link is written where an earlier one was, after the sum has read that.
+// A chain that alternates between two streams, and a sum of its links on a third stream, which
+// falls behind. Each link overwrites an earlier one after the sum has read that one.
 TEST(PlanReplay, AChainReusesItsBytesAfterALateReader) {
   constexpr std::size_t kLength = 12;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {

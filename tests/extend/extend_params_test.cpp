@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Users' primitives with parameters, rules of variance and printing hooks; what is said where a
-// rule is missing or gives what it should not, in every mode.
+// Users' primitives with parameters, rules of variance and printing hooks; and the errors if a rule
+// is missing or returns something wrong, in every mode.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,7 +150,7 @@ TEST(ExtendVarianceTest, ARuleSaysOverWhatResultsVary) {
   const auto g = shard_map([&](Array v) { return wrong.bind(v); }, mesh, P("i"), P("i"));
   expect_error<ValueError>([&] { make_jaxpr(g)(x); },
                            {"wrong_axes: its def_variance", "mesh axis 'k'", "not in scope"});
-  // The promise of a rule is held against what the impl gives.
+  // The promise of a rule is compared with the results of the impl.
   extend::Primitive liar("liar");
   liar.def_abstract_eval([](ShapedArray v) { return v; })
       .def_variance([](extend::ArrayTypes) { return Axes(); })

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Users' primitives: eagerly, in bodies, in programs, differentiated and mapped, by rules and
-// kernels of their own; and what is said where one is missing.
+// Users' primitives: eagerly, in bodies, in programs, differentiated and mapped, by their own rules
+// and kernels; and the errors if one is missing.
 #include "shmap/extend.h"
 
 #include <gmock/gmock.h>
@@ -196,7 +196,7 @@ TEST(ExtendPrimitive, SaysWhichRuleIsMissing) {
                           {"linear cannot be transposed", ".def_transpose"});
 }
 
-// A front end traces what it cannot run.
+// A front end may trace primitives that it cannot run.
 TEST(ExtendPrimitive, IsTracedWithoutAnImpl) {
   extend::Primitive typed("typed");
   typed.def_abstract_eval(same);
@@ -278,7 +278,8 @@ TEST(ExtendPrimitive, ItsImplVariesAsItsOperands) {
   }
 }
 
-// Functions that cannot be called as the rule wants are accepted, and said to be wrong when needed.
+// Functions that cannot be called as the rule requires are accepted, and reported when they are
+// needed.
 TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
   extend::Primitive p("p");
   p.def_abstract_eval([](ShapedArray a) { return a; })

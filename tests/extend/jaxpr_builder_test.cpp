@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Programs built by hand, and the errors of those that are none.
+// Programs built by hand, and the errors of invalid ones.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

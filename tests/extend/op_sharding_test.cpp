@@ -1,6 +1,6 @@
 // shmap-test: devices
-// OpSharding: bytes and texts as JAX makes them, to and from NamedSharding, and bytes that are
-// none.
+// OpSharding: bytes and texts in JAX's form, conversions to and from NamedSharding, and invalid
+// bytes.
 #include "shmap/extend/sharding.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(OpShardingTest, IsWhatJaxMakesOfANamedSharding) {
     EXPECT_EQ(to_string(s), g.text);
     const OpSharding read = OpSharding::parse(from_hex(g.hex));
     EXPECT_EQ(read, s);
-    // Axes of size 1 split nothing, and do not come back.
+    // Axes of size 1 split nothing and are lost in a round trip.
     const NamedSharding back = read.named_sharding(mesh);
     EXPECT_EQ(OpSharding(back, g.ndim), s);
     bool all_split = true;

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Programs read back from what they print: every text of this tree's tests (SHMAP_GOLDEN_DIR says
-// where they are), random programs, and what is said of texts that are none.
+// Programs read back from their text: every text of this tree's tests (SHMAP_GOLDEN_DIR is their
+// folder), random programs, and the errors of invalid texts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::string as_text(const std::vector<Array>& values) {
   return text;
 }
 
-// Reads a program back, and holds text and, where arguments are given, values against it.
+// Reads a program back, and compares its text and, if there are arguments, its values.
 void expect_read_back(const ClosedJaxpr& jaxpr, std::vector<Array> args = {},
                       const extend::ParseOptions& options = {}) {
   const std::string text = to_string(jaxpr);
@@ -300,7 +300,7 @@ TEST(ParseJaxprTest, EveryProgramThatATestExpectsIsReadBack) {
                   text);
         ++programs;
       } catch (const Error& e) {
-        // Users' primitives of other tests, and those of plans; lowered programs, of which the text
+        // Users' primitives of other tests, primitives of plans, and lowered programs, whose text
         // does not say that their variance is unchecked.
         EXPECT_THAT(e.what(), testing::AnyOf(HasSubstr("there is no primitive"),
                                              HasSubstr("an equation of it cannot be made"),

@@ -203,7 +203,7 @@ TEST(ParsePrimitives, EachThatAPublicFunctionMakes) {
       continue;
     }
     if (seen.count(p->name) == 0 && !syntax.read) seen.merge(read_back_plain(*p, syntax));
-    // Below: of other tests' programs, or of none that a function gives.
+    // Primitives of other tests' programs, and primitives that no public function makes.
     const std::set<std::string> elsewhere = {
         "all_gather_einsum", "einsum_psum_scatter", "all_to_all_einsum",    "einsum_all_to_all",
         "custom_vjp_linear", "assume_equal",        "optimization_barrier", "attention",
@@ -217,7 +217,7 @@ TEST(ParsePrimitives, EachThatAPublicFunctionMakes) {
 
 // ---- overlapped products
 
-// Reads it back, and holds what it computes against what it was read from.
+// Reads a program back and compares its results with those of the original.
 void expect_read_back(const ClosedJaxpr& jaxpr, const std::vector<Array>& args) {
   const std::string text = to_string(jaxpr);
   SCOPED_TRACE(text);

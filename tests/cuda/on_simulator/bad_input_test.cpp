@@ -209,7 +209,7 @@ TEST(OutOfMemory, InReplay) {
                  {"out of memory on CudaDevice(id=0", "in use", "Let go of"});
 }
 
-// The driver itself lacks memory, for what it keeps of its own.
+// The driver itself lacks memory for its own data.
 TEST(OutOfMemory, OfTheDriver) {
   const char* const functions[] = {
       "cudaGraphInstantiate",        "cudaGraphLaunch", "cudaEventRecord",
@@ -264,7 +264,7 @@ void expect_lost(const std::function<void()>& use) {
               (ones({3, 5}) + 1.f).block_until_ready();
             }),
             {"the GPU was lost to this process", "cudaErrorIllegalAddress"});
-  // Larger than all that is cached: no memory is not what it lacks.
+  // Larger than everything that is cached, so that memory is not what is missing.
   expect_in(error_of<DeviceError>([] { zeros({1 << 22}).block_until_ready(); }),
             {"the GPU was lost to this process"});
   expect_in(error_of<DeviceError>([] {

@@ -50,7 +50,7 @@ Array some(Shape shape) {
   return reshape(arange(n) % 7, shape).block_until_ready();
 }
 
-// A folder for what is kept on disk, of this test alone.
+// A cache folder of this test alone.
 class OwnCache {
  public:
   OwnCache() {
@@ -123,7 +123,7 @@ TEST(CublasLtCalls, ChoicesAreKeptOnDisk) {
   const std::vector<std::filesystem::path> files = cache.files();
   ASSERT_EQ(std::ranges::count(files, ".gemm", [](const auto& f) { return f.extension(); }), 1);
   EXPECT_EQ(in_another_process(), std::pair(1, algorithm));
-  // A byte of it changed: it is measured anew.
+  // After a changed byte the choice is measured anew.
   for (const std::filesystem::path& file : files) {
     if (file.extension() != ".gemm") continue;
     std::fstream changed(file, std::ios::in | std::ios::out | std::ios::binary);

@@ -1,5 +1,5 @@
-// Attention by cuDNN, by the calls of its stand-in: when it is chosen, and what happens where it
-// fails. What it computes is held against the own kernels.
+// Attention by cuDNN, seen in the calls of its stand-in: when it is chosen, and what happens if it
+// fails. Results are compared with the own kernels'.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ Array some(Shape shape, double step, DType dtype = bf16) {
   return astype(sin(reshape(arange(n), shape) * step), dtype).block_until_ready();
 }
 
-// Rows that no other test has make a form that is new.
+// A number of rows that no other test has makes a new form.
 struct Operands {
   Array q, k, v;
   explicit Operands(std::int64_t rows, std::int64_t k_heads = 4, DType dtype = bf16)
@@ -88,8 +88,8 @@ std::string last_choice() {
   return all.empty() ? "" : all.back();
 }
 
-// GPUs of one kind compute with one kernel, so that what they share has the same bits. Comes first,
-// since this process has used no device yet.
+// GPUs of one kind use the same kernel, so that shared values have the same bits. Must be the first
+// test, since this process has used no device yet.
 TEST(CudnnOnSeveralGpus, AFormIsTimedOnOneOfThem) {
   const test::ChildResult child = test::in_child(
       {{"SHMAP_DEVICES", "cuda"},
@@ -307,7 +307,7 @@ TEST_F(CudnnCalls, FewQueriesAreNotTimed) {
   EXPECT_EQ(last_choice(), "attention: own kernel where there are few queries");
 }
 
-// The last of these tests: from here on this process times no form.
+// Must be the last of these tests: this process times no form after it.
 TEST_F(CudnnCalls, NotEveryFormIsTimed) {
   use("auto");
   setenv("SHMAP_CACHE_DIR", "off", 1);

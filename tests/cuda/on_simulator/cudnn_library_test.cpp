@@ -1,6 +1,6 @@
-// The graphs of attention against the installed cuDNN, without a GPU: cuDNN 9.8 and newer compile
-// for a GPU that is only described. Skipped where there is no cuDNN. What the kernels compute shows
-// on a GPU alone.
+// The graphs of attention with the installed cuDNN, without a GPU: cuDNN 9.8 and newer compile for
+// a GPU that is only described. Skipped if cuDNN is missing. Results of the kernels can be seen on
+// a GPU only.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Eager operations on a GPU whose stream still runs allocate no more host memory than where nothing
-// is pending: the task is called where it is enqueued.
+// Eager operations on a GPU whose stream still runs allocate no more host memory than if nothing is
+// pending: the task is called at enqueue.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 

@@ -145,7 +145,7 @@ TEST_F(GraphPartsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
   shmap_sim::record_calls(true);
   for (int n = 0; n < 99; ++n) last = launch(*graph);
   EXPECT_EQ(calls_of("cudaGraphLaunch"), 99 * kGpus);
-  // The other GPUs come after the first one's start, and it after their ends.
+  // The other GPUs come after the start of the first one, and the first one after their ends.
   EXPECT_EQ(calls_of("cudaStreamWaitEvent"), 99 * 2 * (kGpus - 1));
   int seen = 0;
   run(device(3).comm, [&] { seen = ran[11]; }).wait();
@@ -183,7 +183,7 @@ TEST_F(GraphPartsTest, ARingIsAPhaseAStep) {
     launch(*graph);
     if (n % 3 == 0) backend->synchronize();
   }
-  // The copies of a step wait for those of the one before, and the product stands beside them.
+  // The copies of a step wait for those of the previous step; the product is beside them.
   EXPECT_EQ(calls_of("cudaGraphLaunch"), 20 * kGpus * kSteps);
   backend->synchronize();
   for (int s : sum) EXPECT_EQ(s, 20 * 15);
@@ -230,7 +230,7 @@ TEST_F(GraphPartsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
   }
 }
 
-// Whatever the edges are, what is recorded waits for what it read.
+// Whatever the edges are, recorded work waits for the work that wrote its operands.
 TEST_F(GraphPartsTest, ProgramsAtRandomKeepTheirOrder) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     shmap_sim::set_seed(seed);
@@ -307,7 +307,7 @@ TEST_F(GraphPartsTest, TasksOfSeveralGpusAreRunAtEachLaunch) {
   backend->synchronize();
   std::vector<int> expected;
   for (int n = 0; n < 5; ++n) expected.insert(expected.end(), {0, 1, 2, 3});
-  // The last of one launch and what comes after it on another GPU are ordered by the launch.
+  // The launch orders the last task of one launch and a later task on another GPU.
   EXPECT_EQ(order, expected);
 }
 

@@ -1,5 +1,5 @@
-// Libraries that are opened late: where they are looked for, and what is said where they are not
-// there, not what was expected, or too old.
+// Libraries that are opened late: the places where they are looked for, and the messages if they
+// are missing, wrong, or too old.
 #include "cuda/libraries/late_library.h"
 
 #include <gtest/gtest.h>

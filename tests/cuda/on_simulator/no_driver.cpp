@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU (libcuda.so.1): cuDNN compiles for a described GPU only where it can
-// open a driver and load what it compiled. Loading does nothing here.
+// A CUDA driver without a GPU (libcuda.so.1): cuDNN compiles for a described GPU only if it can
+// open a driver and load the compiled code. Loading does nothing here.
 extern "C" {
 
 static int there;
@@ -22,7 +22,7 @@ int cuDriverGetVersion(int* version) {
   return 0;
 }
 
-// CUDA_ERROR_NO_DEVICE, of all that needs one.
+// Every function that needs a GPU returns CUDA_ERROR_NO_DEVICE.
 #define NO_DEVICE(name) \
   int name() { return 100; }
 NO_DEVICE(cuInit)

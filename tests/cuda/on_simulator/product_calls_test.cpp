@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using Lines = std::vector<std::string>;
 
-// The products that f asks for, and what ran else.
+// The products that f asks for, and the other work that ran.
 struct Asked {
   Lines products, others;
 };

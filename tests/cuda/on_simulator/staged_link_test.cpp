@@ -1,4 +1,5 @@
-// The link through pinned host memory, on four virtual devices of one GPU with a memory space each.
+// The link through pinned host memory, on four virtual devices of one GPU, each with its own memory
+// space.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
