@@ -1,5 +1,9 @@
 #include "core/cpu/kernels/gemm.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -69,9 +73,9 @@ bool supports(GemmEngine engine, DType dtype, DType out) {
   return library != nullptr && library->supports(dtype, out);
 }
 
-// True on AMD's Zen 5, whose units are as wide as the vectors of AVX-512. The fastest libraries for
-// it were measured separately from those for other CPUs.
-bool is_zen5() {
+// True on AMD's CPUs with AVX-512: Zen 4, and Zen 5, whose units are as wide as the vectors. The
+// fastest libraries for them were measured separately from those for other CPUs.
+bool is_amd_avx512() {
 #if defined(__x86_64__)
   static const bool is =
       __builtin_cpu_is("amd") && avx512_gemm() != nullptr && avx512_gemm()->supports(f32, f32);
@@ -81,16 +85,27 @@ bool is_zen5() {
 #endif
 }
 
-// True if OpenBLAS is the faster library for f32. Measured with AVX-512: OpenBLAS is faster on
-// AMD's CPUs before Zen 5, oneDNN on Intel's and on Zen 5 (one thread: as fast for large squares,
-// 1.2 to 3 times as fast for thin products).
-bool prefers_openblas() {
+bool is_zen5() {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && !is_zen5();
+  static const bool is = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!is_amd_avx512() || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+    const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+    return family >= 0x1a;
+  }();
+  return is;
 #else
-  return true;
+  return false;
 #endif
 }
+
+// For f32 on x86 oneDNN is the faster library (measured, two threads: with AVX-512 on AMD's CPUs
+// 1.02 to 1.1 times as fast as OpenBLAS for squares, up to 1.4 times for results of few columns).
+#if defined(__x86_64__)
+constexpr bool kPrefersOneDnn = true;
+#else
+constexpr bool kPrefersOneDnn = false;
+#endif
 
 // True on AMD's CPUs with AVX2 and without AVX-512. Choices for them were measured on Zen
 // 3.
@@ -110,8 +125,7 @@ GemmEngine choose_engine(DType dtype, DType out) {
     if (supports(b, dtype, out)) return b;
     return GemmEngine::own;
   };
-  if (dtype == f32 && !prefers_openblas())
-    return first_of(GemmEngine::onednn, GemmEngine::openblas);
+  if (dtype == f32 && kPrefersOneDnn) return first_of(GemmEngine::onednn, GemmEngine::openblas);
   if (dtype == f32 || dtype == f64) return first_of(GemmEngine::openblas, GemmEngine::onednn);
   if (dtype == bf16 && supports(GemmEngine::amx, dtype, out)) return GemmEngine::amx;
   if (dtype == bf16) return first_of(GemmEngine::onednn, GemmEngine::own);
@@ -154,8 +168,8 @@ bool fast_openblas() {
 // Up to this m · n · k a call of oneDNN costs more than the product. OpenBLAS is then faster in
 // f32, the own kernel in bf16 (measured, one thread). Up to a million OpenBLAS has AVX-512 kernels
 // that read the operands without packing them.
-constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024, kSmallOnZen5 = 1'000'000;
-constexpr std::int64_t kTinyOnZen5 = 8 * 8 * 8;
+constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024, kSmallOnAmd = 1'000'000;
+constexpr std::int64_t kTinyOnAmd = 8 * 8 * 8;
 
 bool is_small(const Gemm& g, std::int64_t limit) {
   return g.m <= limit && g.n <= limit && g.k <= limit && g.m * g.n <= limit &&
@@ -166,20 +180,23 @@ bool is_small(const Gemm& g, std::int64_t limit) {
 // calling a library costs more than the product.
 bool suits_narrow(const Gemm& g) {
   const bool filled = 2 * g.n * itemsize(g.dtype) > 64;
-  return is_narrow(g) && is_small(g, filled ? kSmallOnZen5 : kTinyOnZen5);
+  return is_narrow(g) && is_small(g, filled ? kSmallOnAmd : kTinyOnAmd);
 }
 
-// True if the AVX-512 kernel is the fastest on Zen 5 (measured, one thread): for narrow
-// rows; in f64 for sizes for which OpenBLAS has no small kernels; in f32 for a transposed b,
-// which this kernel packs fastest (1.02 to 1.15 times as fast as the libraries), and for
-// short sums into wide rows, which are the steps of a ring of products that add to their
-// results.
-bool suits_avx512_on_zen5(const Gemm& g) {
+// Whether the kernel for AVX-512 is the faster one on AMD's CPUs (measured). Where rows are narrow.
+// In f64 from the size on up to which OpenBLAS has its small kernels. In f32 where b is transposed,
+// which this kernel packs the fastest: 1.02 to 1.15 times as fast as the libraries; for short sums
+// into wide rows, as the steps of a ring of products are, which add to what is there; and on Zen 4
+// where each row of a and of b is one page of 4 KB, whose lines meet in the caches of oneDNN's
+// kernels: 1.1 times as fast.
+bool suits_avx512_on_amd(const Gemm& g) {
   if (suits_narrow(g)) return true;
-  if (is_small(g, kSmallOnZen5) || g.m < 16 || g.n < 16) return false;
+  if (is_small(g, kSmallOnAmd) || g.m < 16 || g.n < 16) return false;
   if (g.dtype == f64) return true;
+  constexpr std::int64_t page = 4096 / sizeof(float);
   const bool ring_step = g.k <= 256 && g.n >= 1024 && g.m >= 256 && g.m <= 512;
-  return !g.trans_a && (ring_step || (g.trans_b && g.m >= 64));
+  const bool rows_are_pages = !is_zen5() && g.lda == page && g.ldb == page && g.m >= 256;
+  return !g.trans_a && (ring_step || rows_are_pages || (g.trans_b && g.m >= 64));
 }
 
 // The same on all CPUs. On Intel's: in f32 if one pass over c does all sums and there are enough
@@ -188,16 +205,17 @@ bool suits_avx512_on_zen5(const Gemm& g) {
 bool suits_avx512(const Gemm& g) {
   constexpr std::int64_t volume = 1 << 21, most_b = 3 << 17;
   if (g.k <= 0) return false;
-  if (is_zen5()) return suits_avx512_on_zen5(g);
+  if (is_amd_avx512()) return suits_avx512_on_amd(g);
   if (g.m * g.n < volume / g.k) return false;
   if (g.dtype == f64) return g.m >= 16 && g.n >= 16 && g.n <= most_b / g.k;
   return !g.trans_b && g.k >= 32 && g.k <= 256 && g.m >= 192 && g.n >= 128;
 }
 
-// True if OpenBLAS is the fastest on Zen 5 for f32 (measured): for small products, and if a is
-// transposed and the result has more rows than columns (1.05 to 1.2 times as fast).
-bool suits_openblas_on_zen5(const Gemm& g) {
-  return is_small(g, kSmallOnZen5) || (g.trans_a && g.m >= 1024 && g.m >= 2 * g.n);
+// True if OpenBLAS is the fastest on AMD's CPUs with AVX-512 for f32 (measured): for small
+// products, and on Zen 5 for a transposed a and a result of more rows than columns (1.05 to 1.2
+// times as fast).
+bool suits_openblas_on_amd(const Gemm& g) {
+  return is_small(g, kSmallOnAmd) || (is_zen5() && g.trans_a && g.m >= 1024 && g.m >= 2 * g.n);
 }
 
 // True if this library's kernel for narrow rows is the fastest with AVX2 (measured on Zen 3, one
@@ -224,7 +242,7 @@ bool suits_openblas_with_avx2(const Gemm& g) { return g.trans_a && g.k > 256; }
 
 // True if OpenBLAS is faster for f32 than the library that is chosen otherwise.
 bool suits_openblas(const Gemm& g) {
-  if (is_zen5()) return fast_openblas() && suits_openblas_on_zen5(g);
+  if (is_amd_avx512()) return fast_openblas() && suits_openblas_on_amd(g);
   if (is_amd_avx2()) return has_openblas_f32() && suits_openblas_with_avx2(g);
   return fast_openblas() && is_small(g, kSmallF32);
 }
