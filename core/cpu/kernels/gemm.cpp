@@ -183,12 +183,11 @@ bool suits_narrow(const Gemm& g) {
   return is_narrow(g) && is_small(g, filled ? kSmallOnAmd : kTinyOnAmd);
 }
 
-// Whether the kernel for AVX-512 is the faster one on AMD's CPUs (measured). Where rows are narrow.
-// In f64 from the size on up to which OpenBLAS has its small kernels. In f32 where b is transposed,
-// which this kernel packs the fastest: 1.02 to 1.15 times as fast as the libraries; for short sums
-// into wide rows, as the steps of a ring of products are, which add to what is there; and on Zen 4
-// where each row of a and of b is one page of 4 KB, whose lines meet in the caches of oneDNN's
-// kernels: 1.1 times as fast.
+// True if the AVX-512 kernel is the fastest on AMD's CPUs (measured): for narrow rows; in f64 for
+// sizes for which OpenBLAS has no small kernels; in f32 for a transposed b, which this kernel packs
+// fastest (1.02 to 1.15 times as fast as the libraries), for short sums into wide rows, which are
+// the steps of a ring of products that add to their results, and on Zen 4 for rows of a and b of
+// 4 KB, for which oneDNN's kernels are slower than for other lengths (1.1 times as fast).
 bool suits_avx512_on_amd(const Gemm& g) {
   if (suits_narrow(g)) return true;
   if (is_small(g, kSmallOnAmd) || g.m < 16 || g.n < 16) return false;
