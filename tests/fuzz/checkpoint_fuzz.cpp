@@ -1,4 +1,4 @@
-// The index of checkpoints: any bytes give a ValueError, or leaves that lie in the file, one after
+// The index of checkpoints: any bytes give a ValueError, or leaves that are in the file, one after
 // another, and an index that reads back the same when it is written.
 #include <algorithm>
 #include <string>

@@ -1,5 +1,6 @@
-// DLPack tensors of any description: an error, or the array that a plain loop over the tensor's
-// memory gives. The deleter is called once in either case, and nothing writes to the memory.
+// DLPack tensors of any description: the result is an error, or the array that a plain loop over
+// the tensor's memory gives. The deleter is called once in either case, and nothing writes to the
+// memory.
 #include <dlpack/dlpack.h>
 
 #include <algorithm>
@@ -239,7 +240,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace shmap::fuzz;
   const Description d = describe(Bytes(data, size));
   std::vector<std::int64_t> at;
-  // A tensor that describes itself well and reaches past its memory cannot be told from a good one.
+  // A consistent tensor that reaches past its memory cannot be recognised.
   if (!places(d, at)) {
     const bool refused =
         d.null_data || d.ndim < 0 || d.ndim > 100 || d.null_shape ||

@@ -65,21 +65,21 @@ class Mutator {
       case 3:  // longer
         input_.append(random_.below(70), static_cast<char>(random_.next()));
         break;
-      case 4:  // a piece gone
+      case 4:  // a piece is removed
         input_.erase(at, 1 + random_.below(8));
         break;
-      case 5:  // a piece twice
+      case 5:  // a piece is repeated
         if (at < size) input_.insert(random_.below(size), input_.substr(at, 1 + random_.below(32)));
         break;
-      case 6:  // a word more
+      case 6:  // a word is inserted
         input_.insert(at, words_[random_.below(words_.size())]);
         break;
-      case 7: {  // a word instead
+      case 7: {  // a word is replaced
         const std::string& word = words_[random_.below(words_.size())];
         input_.replace(at, std::min(word.size(), size - at), word);
         break;
       }
-      case 8: {  // the end of another
+      case 8: {  // the end of another input
         const std::string& other = seeds_[random_.below(seeds_.size())];
         input_.resize(at);
         input_ += other.substr(random_.below(other.size()));

@@ -28,7 +28,7 @@ struct Operand {
   std::vector<std::int32_t> values;
 };
 
-// Small numbers, of which products of a few and sums of many fit.
+// Small numbers, so that products of a few and sums of many fit.
 Operand operand_of(const Shape& shape) {
   Operand out{shape, std::vector<std::int32_t>(static_cast<std::size_t>(shape.num_elements()))};
   for (std::size_t i = 0; i < out.values.size(); ++i)
@@ -36,7 +36,8 @@ Operand operand_of(const Shape& shape) {
   return out;
 }
 
-// The result by a loop over all indices. Of subscripts that einsum accepted, without an ellipsis.
+// Computes the result by a loop over all indices, for subscripts that einsum accepted, without an
+// ellipsis.
 Operand by_loop(std::string_view text, const std::vector<Operand>& operands) {
   std::string clean;
   for (char c : text)
@@ -99,7 +100,7 @@ Operand by_loop(std::string_view text, const std::vector<Operand>& operands) {
   }
 }
 
-// Subscripts that a loop over all indices takes no second for.
+// True for subscripts whose loop over all indices takes less than a second.
 bool is_small(std::string_view text) {
   std::map<char, int> letters;
   for (char c : text) ++letters[c];

@@ -23,7 +23,7 @@ struct Tally {
 };
 Tally tally;
 
-// setenv would keep every value that it was ever given.
+// setenv would keep every value that it was ever given, so that putenv is used.
 void set(const std::string& name, std::string_view value) {
   static auto& kept = *new std::map<std::string, std::string>;  // the environment points into it
   // The former text lives until putenv has replaced it, which finds it by its name.
@@ -34,7 +34,7 @@ void set(const std::string& name, std::string_view value) {
   kept[name] = std::move(line);
 }
 
-// f() without an error, or with a ValueError that can be shown.
+// Requires that f() succeeds or throws a ValueError in printable text.
 template <class F>
 bool reads(F f) {
   try {
@@ -101,7 +101,7 @@ void read_fault(std::string_view text) {
 
 }  // namespace
 
-// The first byte says what reads the rest.
+// The first byte selects the parser of the rest.
 std::vector<std::string> seeds() {
   std::vector<std::string> all;
   std::size_t which = 0;

@@ -1,5 +1,5 @@
-// The .npy header parser: any bytes give a ValueError, or a header that the file bears out and that
-// reads back the same when written. One accepted input in 64 is read as a file, too.
+// The .npy header parser: any bytes give a ValueError, or a header that agrees with the file and
+// reads back the same when written. One accepted input in 64 is also read as a file.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // The reader of OpSharding messages: any bytes give a ValueError with the offset, or a message that
-// is written and read back the same; and a sharding of a mesh, where it is one.
+// is written and read back the same; and a sharding of a mesh, if it is one.
 #include <cstdio>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// .npz archives: any bytes give a ValueError, or members that lie in the archive apart from one
-// another, whose contents are a ValueError or what the archive says of them, in no more memory than
+// .npz archives: any bytes give a ValueError, or members that are in the archive and do not
+// overlap. Their contents are a ValueError or agree with the archive, and take no more memory than
 // it says.
 #include <cstring>
 #include <string>

@@ -1,6 +1,6 @@
-// Checkpoints of processes that are killed at any moment while they write, waiting for each save or
-// going on meanwhile, and of disks that fill up: what was saved before stands. SHMAP_TEST_KILLS=200
-// kills as many in each way; 6 otherwise.
+// Checkpoints of processes that are killed at any moment while they write, and of disks that fill
+// up: earlier checkpoints stay whole. The program waits for each save or goes on meanwhile.
+// SHMAP_TEST_KILLS=200 kills as many in each way; 6 otherwise.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <shmap/shmap.h>
@@ -38,8 +38,8 @@ State state_of(int step) {
           {"step", full({}, step, i32)}};
 }
 
-// Saves one step after another, and says of each that it is done. With `in_flight` of more than
-// one, so many saves at a time go on behind the caller's back.
+// Saves one step after another, and reports each that is done. With `in_flight` of more than one,
+// so many saves at a time go on in the background.
 void save_for_ever(const std::string& dir, int first, int in_flight, int report) {
   const auto done = [&](int step) { return write(report, &step, sizeof step) == sizeof step; };
   std::deque<PendingCheckpoint> pending;

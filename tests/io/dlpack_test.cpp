@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Arrays to and from DLPack tensors: shared memory, lifetimes, layouts, and tensors that make no
-// sense.
+// Arrays to and from DLPack tensors: shared memory, lifetimes, layouts, and invalid
+// tensors.
 #include "shmap/dlpack.h"
 
 #include <dlpack/dlpack.h>

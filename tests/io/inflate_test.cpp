@@ -118,7 +118,7 @@ TEST(Inflate, RefusesWhatIsNone) {
   refuses(of_hex("010300fcfe616263"), "have a stored block of two lengths");
   refuses(of_hex("fd00000000"), "have a block of too many codes");
   refuses(of_hex("050000000000"), "have a block whose code lengths have no code");
-  // A fixed block whose first symbol is a match, of something before the beginning.
+  // A fixed block whose first symbol is a match that refers to bytes before the beginning.
   refuses(of_hex("030200"), "have a match before their beginning");
 }
 

@@ -115,7 +115,7 @@ std::vector<std::byte> golden_elements(DType t, std::int64_t count) {
   return out;
 }
 
-// A box of a C-ordered array, the slow and obvious way.
+// Reads a box of a C-ordered array in a slow and obvious way.
 std::vector<std::byte> box_of(const std::vector<std::byte>& array, const Shape& shape,
                               const std::vector<Slice>& box, int size) {
   std::vector<std::byte> out;
@@ -185,7 +185,7 @@ TEST_F(NpyFileTest, EveryBoxOfASmallArray) {
     const int size = itemsize(file.header().dtype);
     const auto array = golden_elements(file.header().dtype, shape.num_elements());
     std::vector<Slice> box = whole(shape);
-    // Every start and stop of every dim, by counting.
+    // All starts and stops of every dim, by counting.
     for (Slice& s : box) s = {0, 0};
     int boxes = 0;
     for (;;) {
@@ -489,7 +489,7 @@ TEST_F(NpyFileTest, SavesAfterAKillGoOn) {
   write_npy(path("a.npy"), f32, {1000}, values.data());
   EXPECT_EQ(NpyFile(path("a.npy")).header().shape, Shape{1000});
   EXPECT_EQ(file_count(), 104u);
-  // A minute later the next save removes what the dead left.
+  // A minute later the next save removes the drafts of dead processes.
   for (const auto& entry : fs::directory_iterator(directory_.path())) {
     if (DraftFile::is_draft_name(entry.path().filename().c_str()))
       fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::minutes(2));

@@ -1,5 +1,5 @@
-// The memory that reading and writing take, each measured in a process of its own: the array's, and
-// no more than 16 MiB beside it. Files that are larger than any memory.
+// The memory for reading and writing, each measured in its own process: the array's, and at most 16
+// MiB more. Also files that are larger than any memory.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST_F(NpyMemory, WritingTakesNoCopy) {
   }
 }
 
-// A file of holes may be as large as one likes.
+// A file of holes may be of any size.
 TEST_F(NpyMemory, AFileLargerThanTheMemoryIsOutOfMemory) {
   const std::string header =
       io::make_npy_header(f32, {std::int64_t{1} << 20, std::int64_t{1} << 20});

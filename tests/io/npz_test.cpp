@@ -119,7 +119,7 @@ TEST(FromMemory, IsNotCopied) {
     const Array x = from_memory(std::span<const float>(values), {32, 32}, [&] { released = true; });
     EXPECT_EQ(sum(x).item<float>(), 2048);
     if (devices()[0].kind() == DeviceKind::cpu) {
-      values[5] = 7;  // what a user must not do shows that there is one copy
+      values[5] = 7;  // this forbidden write shows that there is one copy
       EXPECT_EQ((x[{0, 5}].item<float>()), 7);
       values[5] = 2;
       EXPECT_FALSE(released);

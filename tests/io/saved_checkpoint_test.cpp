@@ -320,7 +320,7 @@ TEST_F(Checkpoint, SavesInFlightAreAQueue) {
   EXPECT_TRUE(slow.done());
   EXPECT_EQ(value(file(5)), 6);
   EXPECT_EQ(value(file(6)), 7);
-  // A callback that saves there itself would wait for ever.
+  // A callback that saves to the same folder itself would wait for ever.
   test::expect_error<Error>(
       [&] {
         save_checkpoint(dir(), step(8), {.progress = [&](std::int64_t, std::int64_t) {

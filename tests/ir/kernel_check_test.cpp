@@ -1,5 +1,6 @@
-// A primitive that a backend has no kernel for is an error when the library starts, unless its
-// record says why it needs none. The start fails here first, so that this program has one test.
+// A primitive without a kernel in some backend is an error when the library starts, unless its
+// record says why it needs none. The start fails in the first test here, so that this program has
+// one test.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -60,7 +61,7 @@ TEST(KernelCheck, TheStartNamesAllPrimitivesWithoutAKernel) {
   of_cpus_p.no_kernel = "this test runs it on CPUs";
   EXPECT_EQ((array<float>({1, 2}, {2}) + 1.f).to_vector<float>(), (std::vector<float>{2, 3}));
 
-  // A primitive that is excused and runs all the same is an error there.
+  // A primitive that is excused and nevertheless runs is an error there.
   Array x = array<float>({1, 2}, {2});
   test::expect_error<DeviceError>([&] { bind(excused_p, x, no_params, {}); },
                                   {"excused has no kernel for the backend", "runs it nowhere"});

@@ -1,6 +1,6 @@
 // shmap-test: devices
 // floor_divide and remainder of integers by a number of the program, which take fewer operations
-// than by an array: the same values, of every dtype and at both ends of its range.
+// than division by an array: the same values, for every dtype and at both ends of its range.
 #include <gtest/gtest.h>
 
 #include <cstdint>

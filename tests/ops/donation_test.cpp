@@ -1,5 +1,5 @@
 // shmap-test: devices
-// An argument that its caller gives up lends its buffer to the result, where nobody else has it.
+// A donated argument's buffer is reused for the result if nobody else has it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

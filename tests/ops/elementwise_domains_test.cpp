@@ -80,7 +80,7 @@ TEST(Domains, BoolsAddAsOrAndMultiplyAsAnd) {
   EXPECT_EQ((a + 1).dtype(), i32);
 }
 
-// Host scalars that an integer dtype cannot hold, as NumPy 2 has them.
+// Host scalars that an integer dtype cannot hold are treated as in NumPy 2.
 TEST(HostScalars, OutOfBoundsAreErrors) {
   const Array u = array<std::uint8_t>({1, 2}, {2}), i = array<std::int32_t>({1, 2}, {2});
   const char* here = "elementwise_domains_test.cpp";

@@ -54,8 +54,8 @@ TEST(IndexedUpdate, OfTheSameElementTheLastIsKept) {
   EXPECT_EQ(out.to_vector<float>(), want);
 }
 
-// Threads share many updates of few elements: exact for integers, and of floats the same bits into
-// another array, in place behind the operation that makes the operand, and under jit.
+// Threads share many updates of few elements. Integers are exact; floats have the same bits into
+// another array, in place after the operation that makes the operand, and under jit.
 TEST(IndexedUpdate, OfFewElementsManyAddUp) {
   const int n = 200001;
   std::vector<std::int32_t> places, values, want(97, 3);
@@ -129,7 +129,7 @@ TEST(IndexedUpdate, AppliesInBodiesAndUnderJit) {
   EXPECT_EQ(jit(g)(zeros({24}), rows).to_vector<float>(), want);
 }
 
-// The functions that an error in f leaves behind are those of f.
+// apply refuses an empty function, and one whose result has another shape or dtype.
 TEST(IndexedUpdate, RefusesFunctionsOfAnotherShapeOrDtype) {
   const Array x = zeros({4, 3});
   test::expect_error<ValueError>([&] { Array y = x.at(1).apply([](Array v) { return v[0]; }); },

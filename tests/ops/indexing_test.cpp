@@ -191,7 +191,7 @@ TEST(InDim, NamesWhatIsWrong) {
   expect_error<ValueError>([&] { dynamic_update_index_in_dim(x, zeros({3}), 1, -3); },
                            {"dynamic_update_index_in_dim", "dim -3"});
   expect_error<TypeError>([&] { dynamic_update_index_in_dim(x, zeros({3}), 1.f); }, {"f32"});
-  // A host's number is converted, and fits an array of one dim alone.
+  // A host number is converted to the dtype, and is a valid item of an array of one dim only.
   EXPECT_THAT(dynamic_update_index_in_dim(arange(3, i32), 7, -1).to_vector<std::int32_t>(),
               ElementsAre(0, 1, 7));
 }

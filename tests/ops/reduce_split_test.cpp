@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Reductions and layers of arrays split over a mesh: what each device has of a result is combined.
+// Reductions and layers of arrays split over a mesh: the devices' partial results are combined.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ std::vector<PartitionSpec> specs() {
 
 using Reduction = Array (*)(Operand, Dims, bool);
 
-// The result over a mesh is that of one device, wherever the array was split.
+// The result over a mesh equals that of one device, however the array was split.
 TEST(ReduceSplit, SplitOverAMesh) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Shape shape{8, 16, 4};

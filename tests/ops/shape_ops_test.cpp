@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Giving arrays another shape or order: what moves data and what does not, and what is refused.
+// Functions that change shape or order: which move data, which do not, and which calls are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Derivatives of what moves elements (core/ops/shape.cpp, slicing.cpp, gather_ops.cpp, scatter.cpp)
-// and of dot_general.
+// Derivatives of functions that move elements (core/ops/shape.cpp, slicing.cpp, gather_ops.cpp,
+// scatter.cpp) and of dot_general.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,8 @@ TEST(ShapeRules, Pad) {
   check_derivatives(pads(list({1, 0}), list({2, 1}), list({3, 1})), {rand64({0, 3}), rand64({})});
 }
 
-// The sum of what the padding gets is not taken from the sum of all, where it would drown.
+// The cotangents of the padding are summed directly, not as a difference from the sum of all, which
+// would lose their digits.
 TEST(ShapeRules, PaddingValueKeepsItsDigits) {
   const Arrays args{ones({2}, f32), Array(0.f) + 0.f};
   const Arrays cts = testing::vjp_values(

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// jit makes products beside collectives overlapped ones: what is found and what is left alone. The
-// form is forced to a ring, as the model would leave programs of this size as they are.
+// jit turns products beside collectives into overlapped ones: which are found, and which are left.
+// The form is forced to a ring, since the model would leave programs of this size unchanged.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The model that chooses forms of overlapped products: which wins where, and that published times
-// of collective matmuls on several GPUs are near to what it says.
+// The model that chooses forms of overlapped products: the winner for each size, and agreement with
+// published times of collective matmuls on several GPUs.
 #include "overlap/model.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(OverlapModel, LargeProductsHideALink) {
     const OverlapChoice gather = gather_on(kPeers, ranks, 1024, 4096, 4096, f16);
     EXPECT_LT(gather.ring_us, gather.none_us) << ranks;
     const OverlapChoice scatter = scatter_on(kPeers, ranks, 1024 * ranks, 4096, 4096, f16);
-    // Sums of half types travel in f32, which two ranks alone do not make up for.
+    // Sums of half types travel in f32, which does not pay with two ranks.
     EXPECT_EQ(scatter.ring_us<scatter.none_us, ranks> 2) << ranks;
     const OverlapChoice staged = gather_on(kStaged, ranks, 1024, 4096, 4096, bf16);
     EXPECT_LT(staged.ring_us, staged.none_us) << ranks;

@@ -70,7 +70,7 @@ Case exchange(const char* spec, Shape a, Shape b, Axes axes, int operand, int sp
           }};
 }
 
-// Numbers of which each differs from its neighbours': 0 to 4, of the dtype.
+// Numbers from 0 to 4 of the dtype, each of which differs from its neighbours.
 Array numbers(const Shape& shape, int seed, DType dtype) {
   const std::int64_t n = shape.num_elements();
   const Array k = iota(i32, n);
@@ -131,7 +131,7 @@ std::vector<std::vector<float>> run(const Mesh& mesh, const Case& c,
   return out;
 }
 
-// "" where all are the same; else the first that is not.
+// Returns "" if all are the same, or else the first difference.
 std::string difference(const std::vector<std::vector<float>>& got,
                        const std::vector<std::vector<float>>& want) {
   static const char* const kWhat[] = {"value",          "gradient of a", "gradient of b", "jvp",

@@ -1,5 +1,5 @@
-// Linked into tests of one process that also run as several: there an array is read by gathering
-// it, which all processes do, since all run the same test.
+// Linked into tests of one process that also run as several. There an array is read by gathering
+// it, in which all processes take part, since all run the same test.
 #include <cstdlib>
 
 #include "core/runtime/host_transfer.h"

@@ -1,5 +1,5 @@
-// A library that stands before OpenMPI (SHMAP_MPI_PATH) in the processes of a test: of messages of
-// 4 KB and more the last byte arrives changed.
+// A library that is loaded before OpenMPI (SHMAP_MPI_PATH) in the processes of a test. It changes
+// the last byte of messages of 4 KB and more.
 #include <mpi.h>
 
 #include <vector>

@@ -42,7 +42,7 @@ Blocks<T> some_blocks(std::int64_t n) {
   return blocks;
 }
 
-// The tree that sums of floats are: of the ranks in mesh order.
+// Sums floats in the tree of the library: over the ranks in mesh order.
 template <class T>
 T tree(std::vector<T> v, const std::function<T(T, T)>& op) {
   const std::size_t p = std::bit_floor(v.size());
@@ -68,8 +68,8 @@ double sum_bound(const Blocks<T>& in) {
   return sum * static_cast<double>(in.size()) * epsilon;
 }
 
-// f on blocks of `shape`; the results of the devices that are here, held against `wanted`. Eagerly,
-// and under jit until it is replayed. `bound`: what a value may be off by on GPUs.
+// Compares the results of f on blocks of `shape`, for the devices of this process, with `wanted`:
+// eagerly, and under jit until it is replayed. `bound`: the largest error on GPUs.
 template <class T, class F>
 void expect_blocks(const Grid& grid, const Blocks<T>& in, Shape shape, F f,
                    const std::function<std::vector<T>(std::size_t)>& wanted, double bound = 0) {
@@ -299,7 +299,8 @@ TEST(ProcessCollectives, PermutationsAndBroadcasts) {
   }
 }
 
-// Blocks that travel in other ways than small ones: in shared memory, or read in the other process.
+// Blocks that are too large for the ways of small ones: in shared memory, or read in the other
+// process.
 TEST(ProcessCollectives, LargeBlocks) {
   const Over over{line(), "i", {0}, "line"};
   const auto n = static_cast<std::size_t>(device_count());
@@ -324,9 +325,9 @@ TEST(ProcessCollectives, LargeBlocks) {
   }
 }
 
-// Sums in which each process adds a share of all blocks where they lie: of a captured program whose
-// values fill more than shared memory holds in one block; and of views into such a block, which
-// other processes copy.
+// Sums in which each process adds a share of all blocks in place: in a captured program whose
+// values need more than one block of shared memory, and on views into such a block, which other
+// processes copy.
 TEST(ProcessCollectives, SumsWhereBlocksLie) {
   if (on_gpus()) GTEST_SKIP() << "other processes do not read the memory of GPUs";
   const Grid grid = line();
@@ -381,7 +382,7 @@ TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
           return combined<float>(in, members, [](float a, float b) { return a + b; });
         },
         sum_bound(in));
-  // The sum over i does not vary over i: adding it up over j alone serves all of i.
+  // The sum over i does not vary over i, so that one sum over j serves all of i.
   for (const Grid& two : {square(), wide(), crossed()}) {
     expect_blocks<float>(
         two, in, Shape{20}, [](Array b) { return psum(psum(b, "i"), "j"); },
@@ -475,7 +476,8 @@ TEST(ProcessArrays, HostControlFlowAndLoops) {
   const Array x = full({8, 2}, 3.f);
   const Array y = shard_map(body, grid.mesh, {P(axes("i", "j"))}, P(axes("i", "j")))(x);
   EXPECT_EQ(process_allgather(y).to_vector<float>()[0], 3.f / 64 + 6);
-  // Ways that differ from device to device, with a collective among those that take one together.
+  // Branches that differ from device to device, with a collective among devices that take the same
+  // one.
   const auto ways = [](Array b) {
     return cond(
         axis_index("i") < 2, [](Array v) { return psum(psum(v, "j"), "j") * 1.f; },

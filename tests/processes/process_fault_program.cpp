@@ -1,7 +1,7 @@
 // process_fault_program <fault> [jit]: under mpirun, runs a loop of collectives over all processes,
-// in which one of them goes wrong (process_faults_test, scripts/process_faults): process 1, before
-// it uses devices, in the middle of the loop, or when its program has ended. With jit they are
-// replays by then.
+// in which process 1 fails (process_faults_test, scripts/process_faults): before it uses devices,
+// in the middle of the loop, or when its program has ended. With jit the collectives are replays by
+// then.
 #include <signal.h>
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ void kill_after(std::chrono::microseconds time) {
   }).detach();
 }
 
-// Stops this process, and lets it go on after a moment, by another one.
+// Stops this process, and lets another process continue it after a moment.
 void stop_for(std::chrono::microseconds time) {
   if (fork() == 0) {
     usleep(static_cast<useconds_t>(time.count()));
@@ -260,7 +260,7 @@ int run(const std::string& fault, bool replays) {
       }
     }
     if (fault.starts_with("axes")) {
-      // axes_early: each message that says so comes before its receiver has begun.
+      // axes_early: each message about it comes before its receiver has begun.
       if (fault == "axes_early" && step == steps / 2 && process_index() < 2)
         std::this_thread::sleep_for(std::chrono::milliseconds(process_index() == 0 ? 600 : 300));
       (here ? columns : rows)(ones({each})).block_until_ready();

@@ -192,7 +192,7 @@ TEST_F(ProcessFaults, OneThatIsLate) {
   }
 }
 
-// The same where all goes through memory that the processes share.
+// The same if all data goes through memory that the processes share.
 TEST_F(ProcessFaults, WithSharedMemory) {
   setenv("SHMAP_SHARED_MEMORY", "1", 1);
   for (const char* fault : {"kill", "op", "stop"}) {

@@ -28,8 +28,8 @@ std::vector<float> numbers(std::int64_t n, float first) {
   return v;
 }
 
-// w is split over both axes, b over all devices, r over one axis with copies on the other; step is
-// each process's own.
+// w is split over both axes, b over all devices, r over one axis with copies on the other; each
+// process has its own step.
 State state(const Mesh& mesh, const char* x, const char* y, float first) {
   const auto put = [&](const std::vector<float>& v, Shape shape, PartitionSpec spec) {
     return device_put(array<float>(v, std::move(shape)), NamedSharding(mesh, std::move(spec)));
@@ -111,7 +111,7 @@ void keep(const std::string& dir) {
   expect(same(got.w, want.w + 4.f), "w after four steps");
 }
 
-// The second save goes wrong in process 1; the first stands, and a third is written.
+// The second save fails in process 1; the first one stays, and a third is written.
 void fail(const std::string& dir, bool dies) {
   const Mesh mesh = saved_mesh();
   const State first = state(mesh, "x", "y", 1);

@@ -1,5 +1,5 @@
 // Files that several processes write and read: the same bytes in every layout, read back on another
-// mesh by another number of processes; what goes wrong in one process leaves the old file.
+// mesh by another number of processes. An error in one process leaves the old file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -34,7 +34,7 @@ class ProcessLarge : public testing::Test {
         },
         mesh, {P("i")}, P("i"))(array<std::uint8_t>({0, 1}, {2}));
   }
-  // The rows of `first` and on of this process's block, held against those of the block of `rank`.
+  // Compares the rows from `first` on of this process's block with those of the block of `rank`.
   static void expect_rows(const Array& mine, std::int64_t first, std::int64_t rows,
                           std::int64_t rank) {
     for (std::int64_t row = 0; row < rows; row += 4096) {

@@ -1,5 +1,5 @@
-// A library that stands before OpenMPI (SHMAP_MPI_PATH) in one process of a test: by what it sends
-// at start, that process has another version of shmap.
+// A library that is loaded before OpenMPI (SHMAP_MPI_PATH) in one process of a test. By the data
+// that it sends at start, that process has another version of shmap.
 #include <mpi.h>
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// Processes that do not start, or end, as the others do, and those that mix up what they run: who
-// is named, and that the job ends, or goes on where it can. (process_faults_test has the other
+// Processes that do not start or end like the others, and processes that run different programs:
+// errors name them, and the job ends or goes on where it can. (process_faults_test has the other
 // faults.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST_F(ProcessStartFaults, OneThatDiesAtAnyMoment) {
     EXPECT_NE(o.status, 0);
     EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has died")));
   }
-  // When all have said that they end, it may be mpirun alone that says so.
+  // If all processes have said that they end, perhaps only mpirun reports it.
   EXPECT_NE(job("kill_in_finish").status, 0);
   unsetenv("SHMAP_TEST_FAULT_DELAY_US");
 }

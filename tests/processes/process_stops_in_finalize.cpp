@@ -1,5 +1,5 @@
-// A library that stands before OpenMPI (SHMAP_MPI_PATH) in one process of a test: a signal stops
-// that process when it has told the others that it ends, before it takes part in the end of MPI.
+// A library that is loaded before OpenMPI (SHMAP_MPI_PATH) in one process of a test. A signal stops
+// that process after it has told the others that it ends, before it takes part in the end of MPI.
 #include <mpi.h>
 #include <signal.h>
 

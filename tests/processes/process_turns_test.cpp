@@ -83,7 +83,8 @@ TEST_F(ProcessTurns, SmallExchangesEndWhereTheyBegin) {
   }
 }
 
-// Collectives of one way, in which a process runs ahead of the other, and two meshes by turns.
+// Collectives in one direction, in which one process runs ahead of the other, on two meshes in
+// turn.
 TEST_F(ProcessTurns, ValuesAreTheSameInAnyRhythm) {
   const Mesh mesh = make_mesh({n_}, "i"), other = make_mesh({n_}, "j");
   std::vector<std::pair<int, int>> shift;
@@ -123,7 +124,8 @@ TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
   std::uint32_t state = 77u + static_cast<std::uint32_t>(process_index());
   for (const std::int64_t piece : {1, 3, 100, 400, 3000}) {
     const std::int64_t columns = piece * n_;
-    // Row d of the array is device d's block: 1000 d + column + what distinguishes the calls.
+    // Row d of the array is device d's block: 1000 d + column + a number that distinguishes the
+    // calls.
     const auto value = [&](std::int64_t d, std::int64_t c, int call) {
       return static_cast<float>(1000 * d + c + 7 * (call % 5));
     };
@@ -166,7 +168,7 @@ TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
   }
 }
 
-// Nobody waits, right after somebody did: the library's thread takes it over.
+// Nobody waits right after somebody did, so that the library's thread takes over.
 TEST_F(ProcessTurns, WhatNobodyWaitsForEndsToo) {
   const Mesh mesh = make_mesh({n_}, "i");
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
@@ -213,8 +215,8 @@ TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
   EXPECT_GT(kept, 0) << "of " << long_waits;
 }
 
-// A root that runs ahead of the others until there is no room for its messages waits for room, and
-// sends them itself. One of many rounds has to show it, in which no process loses its core.
+// A root that runs so far ahead that there is no room for its messages waits for room and sends
+// them itself. One of many rounds has to show it, in which no process loses its core.
 TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
   if (!linked()) GTEST_SKIP() << "messages go through MPI";
   if (process_count() > 2) GTEST_SKIP() << "the processes share cores";
@@ -245,8 +247,8 @@ TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
   EXPECT_EQ(most, kAhead);
 }
 
-// A thread that computes does not look: what comes meanwhile is taken by the library's thread, and
-// what waits for it runs.
+// A thread that computes does not look for messages: the library's thread takes them, and tasks
+// that wait for them run.
 TEST_F(ProcessTurns, ExchangesGoOnBehindComputing) {
   const Mesh mesh = make_mesh({n_}, "i");
   const auto f = jit(shard_map(

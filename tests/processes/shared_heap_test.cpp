@@ -1,4 +1,4 @@
-// Memory that the processes of a node share: how it is handed out.
+// Memory that the processes of a node share, and its allocation.
 #include "core/processes/shared_heap.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST_F(SharedHeapTest, MoreThanThereIsIsNull) {
   EXPECT_FALSE(heap_->holds(&other));
 }
 
-// The last one: this process has another heap from here on.
+// Must be the last test: this process has another heap after it.
 TEST_F(SharedHeapTest, BlocksThatAreTooLargeForItLieElsewhere) {
   SharedHeap* const small = SharedHeap::make(2 << 20, 64);
   ASSERT_NE(small, nullptr);

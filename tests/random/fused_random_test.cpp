@@ -42,7 +42,7 @@ int count(const std::string& text, const std::string& word) {
 // The steps of a plan that compute.
 int kernels(const std::string& plan) { return count(plan, "compute %"); }
 
-// The most that any memory space holds during a call over what it held before.
+// The most bytes of any memory space during a call, beyond those held before.
 template <class F>
 std::int64_t most_more(F call) {
   const std::vector<std::int64_t> before = test::bytes_in_use();
@@ -69,7 +69,7 @@ TEST_F(FusedRandom, ADropoutMaskIsNeverStored) {
   EXPECT_THAT(f.plan_text(), AllOf(HasSubstr("random_bits"), Not(HasSubstr("u32["))));
   y = f(key, x);  // captured
   y = Array();
-  // The result is all that a call takes: a mask would be a quarter of it more.
+  // A call takes memory for the result only: a mask would be a quarter of it more.
   const std::int64_t result = 4 * n;
   const std::int64_t more = most_more([&] { y = f(key, x); });
   EXPECT_LT(more, result + n / 16);

@@ -17,7 +17,7 @@ const int kSet = setenv("SHMAP_CHECK_KEYS", "1", 1);
 TEST(CheckedKeys, AreUsedOnce) {
   ASSERT_EQ(kSet, 0);
   const Array key = random::key(0);
-  random::fold_in(key, 1);  // uses nothing up
+  random::fold_in(key, 1);  // does not use the key up
   random::fold_in(key, 2);
   random::normal(key, {2});
   expect_error<ValueError>([&] { random::bits(key); },

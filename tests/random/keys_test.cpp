@@ -196,7 +196,7 @@ TEST(Bits, OfOneKeyAreTheSameOnEachDevice) {
     EXPECT_EQ(values(own[range(2 * i, 2 * i + 2)]), values(random::bits(keys[i], {2})));
 }
 
-// The whole array is nowhere: each device draws its part, and nothing is communicated.
+// The whole array never exists: each device draws its part, and nothing is communicated.
 TEST(Bits, ThatAreSplitAreDrawnInParts) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array key = random::key(2), want = random::normal(key, {16, 6});

@@ -71,7 +71,7 @@ TEST(Rejection, OfTheOriginalModeUnderTransforms) {
   for (std::size_t i = 0; i < 2; ++i)
     EXPECT_EQ(batch[static_cast<int>(i)].to_vector<float>(),
               random::gamma(two[i], a).to_vector<float>());
-  // The derivative follows the sample, whatever drew it.
+  // The derivative depends on the sample only, not on the generator that drew it.
   const Array slope = grad([&](Array x) { return sum(random::gamma(key, x)); })(a);
   EXPECT_TRUE(all(slope > 0.f).item<bool>()) << slope;
 }

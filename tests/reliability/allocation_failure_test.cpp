@@ -196,7 +196,7 @@ Values values(const Arrays& arrays) {
 TEST(AllocationFailure, IsCleanWhereverItComes) {
   const Inputs in = inputs();
   const Values given = values({in.split, in.rows, in.whole});
-  int failing = 0;  // programs; one that only names what is there allocates nothing
+  int failing = 0;  // programs that fail; views allocate nothing
   for (const Program& program : programs()) {
     SCOPED_TRACE(program.name);
     const Values wanted = values(program.run(in));

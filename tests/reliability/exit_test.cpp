@@ -23,7 +23,7 @@ using test::in_child;
 
 Array kept_until_exit;
 
-// An extent of a product: the simulator's take their time.
+// The extent of a product; products of the simulator are slow.
 std::int64_t extent(std::int64_t n) { return test::gpus_are_simulated() ? n / 4 : n; }
 
 void expect_left(const ChildResult& r, const std::string& output) {
@@ -61,7 +61,8 @@ TEST(Exit, WithAnErrorNobodyLookedAt) {
       << r.exit_code << r.output << " signal " << r.signal;
 }
 
-// The first product opens its library and has it compile, on a worker: leaving at any time of that.
+// The first product opens its library, which compiles on a worker: the process may leave at any
+// time meanwhile.
 TEST(Exit, WhileTheFirstProductRuns) {
   const DType dtypes[] = {f32, bf16, f64};
   for (int k = 0; k < 24; ++k) {

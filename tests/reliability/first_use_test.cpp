@@ -1,6 +1,6 @@
-// The host has no memory while the library is used for the first time: once, or for good until the
-// call is over. The call fails with an error, and what comes after it works. Each case runs in a
-// child, so that this process never uses a device.
+// The host has no memory while the library is used for the first time, for one allocation or until
+// the call ends. The call fails with an error, and later calls work. Each case runs in a child, so
+// that this process never uses a device.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using test::FailAt;
 using test::Failing;
 using test::in_child;
 
-// 8 · 8 · 8 · 3 by way of products of two libraries, a body, a collective and jit.
+// Computes 8 · 8 · 8 · 3 with products of two libraries, a body, a collective and jit.
 float program() {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array x = device_put(ones({8, 8}), {mesh, P("i", "j")});
@@ -66,8 +66,8 @@ ChildResult with_failure(const char* executor, long n, Failing failing) {
 class FirstUse : public ::testing::TestWithParam<std::pair<const char*, Failing>> {};
 
 TEST_P(FirstUse, MayFailAtAnyAllocation) {
-  // Loaded here, for all children: its initialisers allocate, and an exception of theirs ends the
-  // process in dlopen, whoever calls it.
+  // The libraries are loaded here for all children: their initialisers allocate, and their
+  // exceptions would end the process in dlopen, whoever calls it.
   for (const char* one_dnn : {"libdnnl.so.2", "libdnnl.so.3"})
     dlopen(one_dnn, RTLD_NOW | RTLD_LOCAL);
   const auto [executor, failing] = GetParam();

@@ -1,7 +1,7 @@
 // shmap-test: devices
 // The host has no memory: the n-th operator new fails, n = 1, 2, … until the program passes. Each
-// failure is a std::bad_alloc or an error of the library, nothing of the devices' memory is held by
-// what failed, and everything works after it.
+// failure is a std::bad_alloc or an error of the library, failed calls hold no device memory, and
+// everything works afterwards.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Kernels that fail, and bodies that throw: the error comes once, says where, and leaves the arrays
-// given and the library as they were.
+// Kernels that fail and bodies that throw: the error comes once, names the line, and leaves the
+// arguments and the library as they were.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -186,7 +186,7 @@ TEST(KernelThrows, AStandardException) {
 }
 TEST(KernelThrows, SomethingElse) { expect_kernel_throws<NoException, NoException>(""); }
 
-// A reader that fails says nothing about who writes the same memory after it.
+// The failure of a reader does not affect a later writer of the same memory.
 TEST(KernelThrows, FailsOnlyWhatReadsItsResult) {
   const auto f = shard_map(
       [](Array b) {

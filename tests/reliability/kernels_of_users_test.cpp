@@ -1,5 +1,5 @@
-// Kernels of users that do what a kernel must not, or never end: an error or a named warning
-// instead of a wait for ever, and a process that can be left.
+// Users' kernels that do forbidden things or never end: they cause an error or a warning that names
+// them instead of an endless wait, and the process can still be left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -121,7 +121,7 @@ const std::vector<std::pair<std::string, std::string>> kShort = {
     {"SHMAP_COLLECTIVE_WARN_SEC", "0.3"},
     {"SHMAP_COLLECTIVE_TIMEOUT_SEC", "0.8"}};
 
-// The thread that waits leaves it to a worker, so that its wait ends; and so does the process.
+// The waiting thread leaves the kernel to a worker, so that its wait ends, and so does the process.
 TEST(KernelOfUsers, ThatNeverEndsIsNamedByTheWaitAndAtExit) {
   const auto start = Clock::now();
   const ChildResult r = in_child(kShort, [] {
@@ -243,7 +243,7 @@ TEST(KernelOfUsers, ThatNeverReturnsAtExitEndsTheProcess) {
   }
 }
 
-// Nothing is said of kernels that end in time, and a process that used them leaves at once.
+// There is no warning about kernels that end in time, and a process that used them leaves at once.
 TEST(KernelOfUsers, ThatEndsInTimeIsNotSpokenOf) {
   for (const char* executor : kExecutors) {
     auto environment = kShort;

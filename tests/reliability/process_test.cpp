@@ -272,7 +272,7 @@ TEST(Launcher, ProcessesThatCannotMeetAreRefused) {
     SCOPED_TRACE(text);
     const ChildResult r = in_child(variables, [] { devices(); });
     EXPECT_EQ(r.exit_code, 1) << r.output;
-    // Nobody is there to be joined; a build without OpenMPI could not anyway.
+    // There are no other processes to join, and a build without OpenMPI could not join any.
     EXPECT_THAT(
         r.output,
         AllOf(HasSubstr(text),
@@ -418,8 +418,8 @@ TEST(OneCore, IsEnough) {
   }
 }
 
-// Collectives that overlap with each other and with computation, buffers given up in between: the
-// same values in whatever order the tasks run.
+// Collectives overlap with each other and with computation, and buffers are freed in between:
+// values are the same in whatever order the tasks run.
 std::string overlapping_program() {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array x = device_put(reshape(arange(1024, i32), {32, 32}), {mesh, P("i", "j")});

@@ -35,7 +35,7 @@ std::string check(const char* what, const Ints& got, const Ints& wanted) {
          std::to_string(wanted.at(0));
 }
 
-// "" where all was right. `shared` is used by all threads; k makes each iteration's values its own.
+// Returns "" if all was right. All threads use `shared`; k gives each iteration its own values.
 std::string iteration(const Array& shared, int k) {
   const Array x = shared + k;
   const std::int32_t sum_of_x = 63 * 32 + 64 * k;

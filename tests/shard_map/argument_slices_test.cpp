@@ -1,5 +1,5 @@
 // shmap-test: devices
-// A part of an argument at a computed place: a view, where the place is known when it is asked for.
+// A slice of an argument at a computed offset: a view, if the offset is known when it is asked for.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int kDevices = 8;
 constexpr std::int64_t kRows = 16, kColumns = 6;
 
-// A schedule may run what computes the place later, and the host does not read a GPU's memory for
+// A schedule may compute the offset later, and the host does not read a GPU's memory for
 // it.
 bool places_are_known() {
   if (devices()[0].kind() != DeviceKind::cpu) return false;

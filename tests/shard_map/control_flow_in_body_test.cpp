@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Loops and branches in shard_map bodies, where devices may part.
+// Loops and branches in shard_map bodies, where devices may take different branches.
 #include "shmap/control_flow.h"
 
 #include <gmock/gmock.h>

@@ -357,7 +357,7 @@ TEST(InputErrors, NameBothLines) {
     called = __LINE__ + 1;
     jit([&](Array a, Array b) { return f(a, b); })(arange(3), arange(8));
   });
-  // Called by the library, the line where it was made alone is known.
+  // If the library calls the function, only the line where it was made is known.
   try {
     jit(f)(arange(3), arange(8));
     ADD_FAILURE() << "nothing was thrown";

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Gradients of mapped functions, typed and as pmap had them: equal numbers, and as much
-// communication as each must have (JEP 17111).
+// Gradients of mapped functions, typed and as in pmap: equal numbers, and as much communication as
+// each must have (JEP 17111).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

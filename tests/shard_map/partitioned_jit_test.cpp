@@ -139,12 +139,12 @@ TEST(PartitionedJit, InSpecsThatAreLeftOutAreChosen) {
   const Array rows = f(device_put(x, NamedSharding(mesh, P("i"))), w);
   EXPECT_EQ(values(rows), want);
   EXPECT_EQ(lies(rows), on(mesh, P("i")));
-  // Nothing says anything: a copy on each device.
+  // No spec or constraint is given: each device has a copy.
   const Array copies = f(x, w);
   EXPECT_EQ(values(copies), want);
   EXPECT_EQ(lies(copies), on(mesh, P()));
-  // A constraint in the function says how what it is made of has to be split: each device then
-  // computes with its rows alone, and nothing is communicated.
+  // A constraint in the function decides the split of its operands too: each device then computes
+  // with its rows alone, and nothing is communicated.
   const auto said = [&](Array a, Array b) {
     return with_sharding_constraint(tanh(matmul(a + 1.f, b)), NamedSharding(mesh, P("i")));
   };

@@ -23,8 +23,8 @@ std::vector<std::pair<int, int>> ring() {
 
 enum class Keep { nothing, product, sum };
 
-// The products' and the sums' handles are given up, but for what is kept; what is kept is added to
-// the result in the end, so that it shows what it holds.
+// The handles of the products and sums are dropped, except those that are kept; these are added to
+// the result in the end, to check their values.
 template <Keep keep>
 Array ring_sum(Array lhs, Array rhs) {
   const Array index = axis_index("i");

@@ -15,7 +15,7 @@ Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
 
 Array iota_f32(Shape shape) { return reshape(arange(shape.num_elements()), shape); }
 
-// f(args...), once it is known to be the same under jit.
+// Returns f(args...), after a check that jit gives the same.
 template <class F, class... A>
 auto run(F f, const A&... args) {
   return test::expect_same_under_jit(f, test::Communication::same, args...);

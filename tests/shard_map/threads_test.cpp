@@ -99,7 +99,8 @@ TEST(TwoThreads, ReadAndUseOneResultThatIsPending) {
   }
 }
 
-// The last owner of memory that tasks still use is now one thread, now the other.
+// The last owner of memory that tasks still use is one thread in one round and the other in the
+// next.
 TEST(TwoThreads, LetGoOfPendingArraysOfEachOther) {
   constexpr std::int64_t kColumns = 1 << 15;
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});

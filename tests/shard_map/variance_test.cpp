@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Variance where it is easily lost: in types written by hand, in what the library makes inside of
-// an op where casts are the user's to write, and in what an unchecked body returns.
+// Variance where it is easily lost: in types written by hand, in values that the library makes
+// inside of an op if users must write casts, and in results of an unchecked body.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -263,7 +263,7 @@ TEST(WithoutCasts, WhatTheUserMixesIsRefusedByName) {
     refused([&] { vmap(f(false), {0, none})(stack({x, x}), y); });
     refused([&] { grad([&](Array a) { return sum(f(false)(a, y)); })(x); });
   }
-  // Rules of the user's are the user's code, wherever they are called from.
+  // A user's rules are user code, wherever they are called from.
   const auto rule = shard_map(
       [](Array a) {
         const auto f = custom_jvp([](Array x) { return sin(x); },

@@ -1,4 +1,4 @@
-// Predicted timelines against times worked out by hand.
+// Predicted timelines compared with times computed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -13,9 +13,9 @@ namespace {
 bool is_child = false;
 }
 
-// Asked by LeakSanitizer at exit, where it is linked. A child that leaves while threads still run
-// has nothing to tell of leaks: what is alive then is so on purpose, and its tracer was seen to
-// crash on such threads. The parent, which runs the same code to its end, is checked.
+// LeakSanitizer calls this at exit if it is linked. A child that leaves while threads still run
+// cannot report leaks: its live memory is intended, and the tracer was seen to crash on such
+// threads. The parent, which runs the same code to its end, is checked.
 extern "C" int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() { return is_child ? 1 : 0; }
 

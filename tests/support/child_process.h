@@ -1,5 +1,5 @@
-// Running code in a child process with environment variables of its own, which the library reads
-// once a process.
+// Runs code in a child process with its own environment variables, which the library reads once per
+// process.
 #pragma once
 #include <functional>
 #include <string>

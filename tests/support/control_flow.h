@@ -13,7 +13,7 @@ template <class T = float>
 std::vector<T> values(const Array& x) {
   return x.to_vector<T>();
 }
-// f staged and evaluated, equation by equation; what jit makes of it has to be the same, when it is
+// Returns f staged and evaluated equation by equation. Checks that jit gives the same when it is
 // planned and when it is replayed.
 template <class F, class... A>
 std::vector<Array> staged(F f, const A&... args) {

@@ -1,4 +1,4 @@
-// Asserting on the text of an error: every fragment must stand in it.
+// Assertions on the text of an error: it must contain every fragment.
 #pragma once
 #include <gtest/gtest.h>
 

@@ -156,7 +156,7 @@ class Maker {
     while (p().dtype(v) == DType::prng_key) v = any_value();
     return v;
   }
-  int any_value() {  // of late ones rather than early ones
+  int any_value() {  // prefers late values
     const int n = p().value_count();
     return random_.chance(0.5) ? n - 1 - random_.below(static_cast<std::size_t>(std::min(n, 3)))
                                : random_.below(static_cast<std::size_t>(n));
@@ -252,7 +252,7 @@ class Maker {
     return true;
   }
   void add_outputs() {
-    // The last ones that may be, so that little of the program is for nothing.
+    // Takes the last possible values as results, so that little of the program is unused.
     int wanted = 1 + random_.below(3);
     for (int v = p().value_count() - 1; v >= 0 && wanted > 0; --v) {
       const FusedKind kind = p().kind(v);

@@ -1,5 +1,5 @@
-// Random fused programs, each with what its operations give one by one: what backends' fused
-// kernels are tested with.
+// Random fused programs, each with the results of its operations one by one, to test the fused
+// kernels of backends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace shmap::testing {
 using Bytes = std::vector<std::byte>;
 Bytes bytes_of(const Array& x);
 
-// Empty, or where two arrays differ; one NaN is as good as another.
+// Returns "", or how two arrays differ; all NaNs are equal.
 std::string difference(DType dtype, const Bytes& got, const Bytes& want);
 
 class Random {
@@ -52,8 +52,8 @@ struct FusedCaseOptions {
 };
 FusedCase random_fused_case(std::uint64_t seed, const FusedCaseOptions& options);
 
-// The program as the library runs it, each operand in memory that nobody else holds, so that
-// results may take it: empty, or which result differs from what is wanted.
+// Runs the program as the library does, with each operand in memory that nobody else holds, so that
+// results may take it. Returns "", or which result differs from the wanted one.
 std::string run_fused_case(const FusedCase& c);
 
 }  // namespace shmap::testing

@@ -1,4 +1,4 @@
-// Gradients of scalar functions of several f64 arrays: what all ways to compute them must agree on.
+// Gradients of scalar functions of several f64 arrays: all ways to compute them must agree.
 #pragma once
 #include <functional>
 #include <vector>
@@ -10,7 +10,7 @@ namespace shmap::test {
 using Values = std::vector<Array>;
 using Loss = std::function<Array(const Values&)>;
 
-// Fails where an element is further off than relative * (1 + the greatest of `want`).
+// Fails if an element differs by more than relative * (1 + the greatest of `want`).
 void expect_near(const char* what, const Values& got, const Values& want, double relative);
 
 // `typed` and `legacy` are one function with and without checked variance. At `at`: their values

@@ -29,7 +29,7 @@ class Jet {
   Jet apply(JetFunction f) const { return apply(f, 0, kLevels); }
 
  private:
-  // The derivative of that order at the number, of which the infinitesimals below `levels` count.
+  // The derivative of that order at the number; only the infinitesimals below `levels` count.
   Jet apply(JetFunction f, int order, int levels) const;
 
   std::array<double, 1 << kLevels> coefficients_{};  // by the set of infinitesimals, as a bit mask

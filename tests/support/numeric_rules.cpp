@@ -76,7 +76,7 @@ double inner(const Arrays& a, const Arrays& b) {
   return sum;
 }
 
-// The sum of |x y|: what an inner product's rounding is relative to.
+// The sum of |x y|, to which the rounding of an inner product is relative.
 double inner_scale(const Arrays& a, const Arrays& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -86,7 +86,7 @@ double inner_scale(const Arrays& a, const Arrays& b) {
   return sum;
 }
 
-// The first place where two lists of arrays differ by more than `atol`, or "".
+// Returns the first position where two lists of arrays differ by more than `atol`, or "".
 std::string difference(const char* what, const Arrays& got, const Arrays& want, double atol) {
   std::ostringstream out;
   if (got.size() != want.size()) {
@@ -196,7 +196,7 @@ Arrays as_dtype(const Arrays& xs, DType dtype) {
 double epsilon_of(DType t) { return t == f32 ? 0x1p-23 : t == f16 ? 0x1p-10 : 0x1p-7; }
 
 std::string check_dtype(const RuleCase& c, DType dtype) {
-  // The point that the dtype can express, so that only the rules round.
+  // Rounds the point to the dtype, so that only the rules round.
   const Arrays at = as_dtype(c.at, dtype), exact = as_dtype(at, f64);
   const Arrays v = as_dtype(random_like(floats_of(at), 5), dtype);
   const Arrays w = as_dtype(random_like(floats_of(c.f(at)), 6), dtype);

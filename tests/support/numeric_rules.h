@@ -1,4 +1,4 @@
-// Derivatives by rules against derivatives by numbers: what every family's rules are tested with.
+// Compares derivatives by rules with derivatives by numbers, to test the rules of every family.
 #pragma once
 #include <cstdint>
 #include <functional>

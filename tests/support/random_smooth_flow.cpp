@@ -99,7 +99,7 @@ bool RandomSmoothBody::try_control_flow(const Tried& t, std::size_t kind) {
             return total;
           });
     default: {
-      // Branches close over other values; what decides may differ between devices.
+      // Branches close over other values; the predicate may differ between devices.
       const std::size_t b = pick(known.size());
       const Known& y = known[b];
       if (y.shape != x.shape) return false;

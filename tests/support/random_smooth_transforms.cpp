@@ -12,8 +12,8 @@ namespace {
 
 using J = const Jet&;
 
-// Twice the derivative of a sine, or none, which no other code gives: where a rule of the user's
-// is, it is asked.
+// The rule gives twice the derivative of a sine, or none, which no other code gives: so a test
+// shows whether the user's rule was used.
 double claimed_sine(int order, double x) {
   const double quarter = 1.57079632679489661923;
   return (order == 0 ? 1 : 2) * std::sin(x + order * quarter);
@@ -55,7 +55,7 @@ RealBlocks absorbed(const RealBlocks& c, const RealBlocks& made) {
 // Derivatives of a program with respect to a value: its gradient, or along a direction.
 bool RandomSmoothBody::try_derivative(const Tried& t, bool reverse) {
   if (where.derivatives == 0 || (reverse && !where.checked)) return false;
-  // A gradient may sum over devices: all of them have to come by.
+  // A gradient may sum over devices, so that all of them must run it.
   if (reverse && !where.meet && !sizes().empty()) return false;
   const Known& x = t.x;
   const std::size_t a = t.a, b = pick(known.size());

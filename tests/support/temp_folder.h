@@ -1,4 +1,4 @@
-// A folder for the files of one test, which goes with all that is in it.
+// A folder for the files of one test, which is removed with its contents.
 #pragma once
 #include <unistd.h>
 

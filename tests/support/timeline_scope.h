@@ -1,12 +1,12 @@
-// Recording what runs, for as long as a scope lasts.
+// Records the events of the backend during a scope.
 #pragma once
 #include "core/device/backend.h"
 #include "core/device/timeline.h"
 
 namespace shmap::test {
 
-// Gives what the backend runs to the recorder. Ends when all of it is done, also where the scope is
-// left by an exception.
+// Passes the backend's events to the recorder. Ends when all work is done, also if an exception
+// leaves the scope.
 class TimelineScope {
  public:
   TimelineScope(TimelineRecorder& recorder, Backend& backend) : backend_(backend) {

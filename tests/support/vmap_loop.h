@@ -1,4 +1,4 @@
-// vmap against a loop over the batch: what batching rules are tested with.
+// Compares vmap with a loop over the batch, to test batching rules.
 #pragma once
 #include <functional>
 #include <string>

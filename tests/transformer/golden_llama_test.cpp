@@ -1,5 +1,5 @@
-// Llamas by their published names against JAX: logits of whole sequences, of rows behind a cache
-// and of weights that are split over devices, read from files; what is wrong with a folder is said.
+// Llama models with published names compared with JAX: logits of whole sequences, of rows with a
+// cache and of split weights, read from files; and errors of bad folders.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Attention that is found in programs: what planned programs compute, and what memory they take.
+// Attention that is found in programs: the results of planned programs, and their memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,7 +143,7 @@ TEST(PlannedAttention, LayoutsAtRandom) {
   }
 }
 
-// Rows of which nothing is left: a mean of v, or NaN, as operation by operation.
+// Completely masked rows: a mean of v, or NaN, as with single operations.
 TEST(PlannedAttention, RowsThatAreMaskedWhole) {
   const Array q = numbers({20, 16}, f32, 1), k = numbers({36, 16}, f32, 2),
               v = numbers({36, 16}, f32, 3);

@@ -1,5 +1,5 @@
-// A first program, from the README alone: centre the columns of a matrix whose rows are split over
-// four devices, look at it, and keep it in a file.
+// A first program, written from the README alone: centres the columns of a matrix whose rows are
+// split over four devices, prints it, and saves it in a file.
 #include <shmap/shmap.h>
 
 #include <iostream>

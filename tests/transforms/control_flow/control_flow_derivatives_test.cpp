@@ -69,7 +69,7 @@ TEST(ScanDerivatives, NoTrips) {
   check(f, {random({2}, 1), random({0, 2}, 2)}, 2, false);
 }
 
-// A tangent reaches one carry more a trip.
+// The tangent reaches one more carry in each trip.
 TEST(ScanDerivatives, CarriesThatBecomeActiveTripByTrip) {
   const ArrayFn f = [](const Arrays& x) {
     const Array zero = zeros({2}, x[0].dtype());
@@ -128,7 +128,7 @@ TEST(ScanDerivatives, KeepsOnceWhatDoesNotChange) {
   EXPECT_THAT(text, Not(HasSubstr("f32[5,3,3]")));
 }
 
-// Operands that the derivative needs of each trip are not copied.
+// Operands that the derivative needs in each trip are not copied.
 TEST(ScanDerivatives, KeepsNoCopyOfXs) {
   const auto f = [](Array c, Array xs) {
     return scan([](Array s, Array v) { return std::pair{s * v, none}; }, c, xs).first;
@@ -473,7 +473,7 @@ TEST(VaryingDecisions, InEveryMode) {
   }
 }
 
-// A cast written in a branch: its transpose, a sum over devices that take different ways, comes
+// The transpose of a cast in a branch is a sum over devices that take different branches; it comes
 // after the branches.
 TEST(VaryingDecisions, CastsInsideOfABranch) {
   const Array x = arange(8), w = array<float>({10, 20}, {2});

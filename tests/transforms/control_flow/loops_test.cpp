@@ -166,7 +166,7 @@ TEST(ForiLoop, AnIndexOutOfRangeClampsInBothModes) {
 }
 
 TEST(ForiLoop, WritesInPlace) {
-  // A carry has one owner: no buffer is allocated but the first ones.
+  // A carry has one owner: only the first buffers are allocated.
   Array x = zeros({1 << 16}) + 1.f;
   x.block_until_ready();
   reset_counters();

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Reductions of columns that make their operand as they go: the values are those of eager
+// Reductions of columns that compute their operand on the fly: values are those of eager
 // operations, bit for bit.
 #include "core/transforms/fusion/fuse_columns.h"
 

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Gathers and scatters that count indices from the end by themselves, and gathers that are reduced
-// as they go: the values are those of eager operations, bit for bit.
+// Gathers and scatters that count indices from the end themselves, and gathers that are reduced on
+// the fly: values are those of eager operations, bit for bit.
 #include "core/transforms/fusion/fuse_gathers.h"
 
 #include <gmock/gmock.h>

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Products of matrices with what comes after them: which equations become one, which stay, and that
-// jit, which has them so on GPUs, gives what the operations give one by one.
+// Matrix products with the operations after them: which equations become one, which stay, and that
+// jit, which merges them on GPUs, gives the results of the operations one by one.
 #include "core/transforms/fusion/fuse_products.h"
 
 #include <gmock/gmock.h>
@@ -279,7 +279,7 @@ Array ring_scatter(Array x, Array w) {
   return total;
 }
 
-// A sum of products for each block of rows, in a ring of places.
+// A sum of products for each block of rows, whose destinations form a ring.
 Array ring_add(Array x, Array w) {
   const int n = axis_size("i");
   const Array index = axis_index("i");
@@ -329,7 +329,7 @@ TEST(FuseProducts, AProductDoesNotWaitForWhatItIsAddedToAfterAnExchange) {
   const int n = static_cast<int>(devices().size());
   const JaxprRef j = fused_body(ring_scatter, P(none, "i"), P("i"), P("i"), type({2 * n, 3 * n}),
                                 type({3 * n, 16}));
-  EXPECT_EQ(count(*j, "product"), n) << to_string(*j);  // of slices that are read where they lie
+  EXPECT_EQ(count(*j, "product"), n) << to_string(*j);  // of slices that are read from their arrays
   EXPECT_EQ(count(*j, "add"), n - 1);
   EXPECT_EQ(count(*j, "product_into") + count(*j, "dynamic_slice"), 0);
 }
@@ -464,7 +464,7 @@ TEST(FusedProductValues, Slices) {
         return dynamic_update_slice(std::move(whole), matmul(x, w), {Array(1), Array(5), Array(2)});
       },
       numbers({3, 4, 9}, f32, 1), numbers({3, 9, 10}, f32, 2), numbers({5, 11, 15}, f32, 3));
-  // The target stays what it was where somebody else has it.
+  // The target stays unchanged if somebody else has it.
   auto f = jit([](Array x, Array w, Array whole) {
     return dynamic_update_slice(std::move(whole), matmul(x, w), {Array(1), Array(0)});
   });

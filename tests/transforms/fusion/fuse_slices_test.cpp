@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Slices that fused programs read where they lie: the values are those of eager slices, bit for
+// Slices that fused programs read from their arrays: values are those of eager slices, bit for
 // bit.
 #include "core/transforms/fusion/fuse_slices.h"
 

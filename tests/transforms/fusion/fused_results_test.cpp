@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Results of fused operations in the memory of operands that die there: each result takes one that
+// Results of fused operations use the memory of operands that die there: each result takes one that
 // the program has read by then, and values are those of the operations one by one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +88,8 @@ TEST_F(FusedResults, TakeNothingThatSomebodyHolds) {
   EXPECT_EQ(values(twice), kept);
 }
 
-// A step of an online softmax: the largest of each row so far, and what is left of the row.
+// A step of an online softmax: the largest of each row so far, and the factor of the row's earlier
+// sum.
 TEST_F(FusedResults, OfRowsTakeOperandsOfRows) {
   for (const auto& [rows, cols] : {std::pair{40, 24}, std::pair{5, 5000}, std::pair{3, 40001}}) {
     SCOPED_TRACE(cols);

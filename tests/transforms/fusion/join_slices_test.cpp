@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Slices that are joined are read where they lie: the values are those of eager operations, bit for
+// Slices that are joined are read from their arrays: values are those of eager operations, bit for
 // bit.
 #include "core/transforms/fusion/join_slices.h"
 

@@ -1,4 +1,4 @@
-// Values that are computed again late, in place of being kept: which are, and that the peak falls.
+// Values that are computed again late instead of being kept: which ones, and that the peak falls.
 #include "core/transforms/fusion/rematerialize.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Rematerialize, BeforeAProductThatReadsItLate) {
   const Eqn& reader = made->eqns.at(static_cast<std::size_t>(last) + 1);
   EXPECT_STREQ(reader.primitive->name, "dot_general");
   EXPECT_EQ(reader.in[0].var(), made->eqns[static_cast<std::size_t>(last)].out[0].get());
-  // Once more, it has nothing to do.
+  // A second run of the pass has nothing to do.
   EXPECT_EQ(remade(made).get(), made.get());
 }
 

@@ -1,7 +1,7 @@
 // shmap-test: devices
-// Programs under jit in which values are computed again, or later: they are those of the same
-// programs in which values are kept, bit for bit. (An eager product may be divided otherwise than a
-// planned one, or take another algorithm of a library, and then differ in the last bit.)
+// Programs under jit in which values are computed again, or later, give the bits of the same
+// programs in which values are kept. (An eager product may be divided differently from a planned
+// one, or use another algorithm of a library, and then differ in the last bit.)
 #include <gtest/gtest.h>
 
 #include <cstdlib>

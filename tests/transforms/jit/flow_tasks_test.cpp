@@ -39,9 +39,9 @@ void expect_tasks(std::size_t wanted, F f, const A&... args) {
   EXPECT_EQ(n, wanted) << plan;
 }
 
-// Parts at places that trips compute: of a table that stays as it is (read where they lie), also as
-// y and through views of them; of xs; and of a carry that the trip overwrites, whose old rows are
-// kept. Places may be negative, or past the end.
+// Slices at computed offsets: of a table that stays unchanged (read from the table), also as y and
+// through views of them; of xs; and of a carry that the trip overwrites, whose old rows are kept.
+// Offsets may be negative, or past the end.
 TEST(FlowTasks, PartsAtComputedPlaces) {
   const Array ids = remainder(astype(arange(kMany), i32) * 7, 23) - 6;
   const auto rows_of_table = [](Array table, Array ids) {
@@ -95,8 +95,8 @@ TEST(FlowTasks, NoTripsAreLeftOver) {
   EXPECT_THAT(f.plan_text(), HasSubstr("scan of 1000, 25 at a time"));
 }
 
-// Trips of little work run several at a time, and what is left of them one by one: of all lengths,
-// also where the carry changes places, or a y is an x or the carry as it came in.
+// Short trips run several at a time, and the remaining ones one by one: with all lengths, also if
+// carries are swapped, or a y is an x or the unchanged carry.
 TEST(FlowTasks, SmallTripsSeveralAtATime) {
   for (const int trips : {599, 600, 601, 677}) {
     for (const bool reverse : {false, true}) {

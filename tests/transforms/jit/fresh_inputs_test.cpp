@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Programs under jit that are called with arrays at ever new addresses: they stop capturing, and
-// give the right values.
+// Programs under jit that are called with arrays at ever new addresses stop capturing, and give the
+// right values.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -16,7 +16,8 @@
 namespace shmap {
 namespace {
 
-// A graph for each of the first sets of addresses, and as many with places for what changes.
+// There is a graph for each of the first sets of addresses, and as many with fixed memory for
+// inputs whose addresses change.
 constexpr std::int64_t kMostGraphs = 16;
 constexpr int kCalls = 100;
 
@@ -91,7 +92,7 @@ TEST(FreshInputs, WhoseResultsAreKept) {
   EXPECT_LE(graphs_captured() - before, 2 * kMostGraphs);
 }
 
-// A result that is an input's memory is the caller's array, not the place that it was copied to.
+// A result that is an input is the caller's array, not the memory to which it was copied.
 TEST(FreshInputs, MayBeResults) {
   const Mesh mesh = all_devices();
   const auto n = 4 * static_cast<std::int64_t>(devices().size());
@@ -129,7 +130,7 @@ TEST(FreshInputs, MayShareMemoryOrNot) {
   EXPECT_LE(graphs_captured() - before, 2 * kMostGraphs);
 }
 
-// Addresses that come to stay get a graph of their own, though there were others before.
+// Addresses that stay the same get their own graph, even if there were others before.
 TEST(FreshInputs, AreCapturedWhereTheyComeBack) {
   const Mesh mesh = all_devices();
   auto f = jit([](Array x) { return x * 2.f + 1.f; });

@@ -1,4 +1,5 @@
-// The variables for looking at what jit does. Each test in a child process, which reads them anew.
+// The environment variables for looking into jit. Each test runs in a child process, which reads
+// them anew.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -161,7 +162,7 @@ TEST(JitCache, KeepsTheProgramsThatWereCalledLast) {
   EXPECT_EQ(r.exit_code, 0) << r.output;
 }
 
-// Calls with ever new shapes: plans that go give their memory back, while their last calls may
+// Calls with ever new shapes: dropped plans give their memory back, while their last calls may
 // still be queued.
 TEST(JitCache, IsOfBoundedMemory) {
   const ChildResult r = in_child({{"SHMAP_JIT_CACHE", "4"}, {"SHMAP_DEVICES", "cpu:8/8"}}, [] {
@@ -198,8 +199,8 @@ TEST(CheckNans, NamesTheOpUnderJit) {
   EXPECT_THAT(r.output, HasSubstr("jit_environment_test.cpp:"));
 }
 
-// Operations that jit would make one are looked at one by one: the first with a NaN is named, with
-// its line.
+// Operations that jit would fuse are checked one by one: the first with a NaN is named, with its
+// line.
 TEST(CheckNans, NamesOneOfSeveralThatWouldBeFused) {
   const int log_line = __LINE__ + 3;
   const ChildResult r = in_child({{"SHMAP_CHECK_NANS", "1"}}, [] {

@@ -17,7 +17,7 @@ namespace shmap {
 namespace {
 
 #ifdef __SANITIZE_THREAD__
-// The sanitizer is slow, and what it watches is the threads: inline nothing runs on others.
+// The sanitizer is slow, and checks threads; the inline executor has none.
 constexpr int kFewer = 25;
 constexpr const char* kExecutors[] = {"async", "seeded:5"};
 #else

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Programs of global arrays communicate under jit what they do eagerly: the same collectives, of as
-// many bytes, at every call.
+// Programs of global arrays communicate under jit as they do eagerly: the same collectives with as
+// many bytes, in every call.
 #include <gtest/gtest.h>
 
 #include "shmap/shmap.h"

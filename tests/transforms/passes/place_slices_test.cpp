@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Slices of arguments at places that the host knows: which become views, and that plans with them
-// give what the operations give one by one.
+// Slices of arguments at offsets that the host knows: which become views, and that plans with them
+// give the results of the operations one by one.
 #include "core/transforms/passes/place_slices.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ Array rows_of(const Array& x, const Array& at, std::int64_t rows) {
   return dynamic_slice(x, {at, 0}, {rows, x.shape()[1]});
 }
 
-// The sum of a device's part of every step, each from another place.
+// The sum of one slice per step of a device, each at another offset.
 Array turning(Array x) {
   const int n = axis_size("i");
   const Array index = axis_index("i");
@@ -84,7 +84,7 @@ TEST(PlaceSlices, WhatIsNoViewOfAnArgumentStays) {
   EXPECT_EQ(count(*placed([](Array x) { return rows_of(x * 2, axis_index("i"), 1) + 1; }, whole),
                   "placed_slice"),
             0);
-  // A place that only the devices know.
+  // An offset that only the devices know.
   EXPECT_EQ(count(*placed(
                       [](Array x) {
                         return rows_of(x, astype(x[{0, 0}], i32), 1) + 1;
@@ -115,7 +115,7 @@ TEST(PlaceSlices, WhatIsNoViewOfAnArgumentStays) {
             0);
 }
 
-// Starts past the ends are clamped, for each device to another place.
+// Starts past the ends are clamped, to a different offset on each device.
 Array clamped(Array x) {
   const Array start = axis_index("i") * 3 - 2;
   return exp(rows_of(x, start, 2)) - rows_of(x, 100 - start, 2) * 0.5f;

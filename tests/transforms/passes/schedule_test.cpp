@@ -1,4 +1,4 @@
-// The order of equations: collectives early, what reads them late.
+// The order of equations: collectives come early, readers of their results late.
 #include "core/transforms/passes/schedule.h"
 
 #include <gtest/gtest.h>

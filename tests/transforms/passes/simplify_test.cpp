@@ -1,4 +1,4 @@
-// Simplification of jaxprs: the texts of what is left, compared whole, and that no bit of a value
+// Simplification of jaxprs: the whole texts of simplified programs, and that no bit of a value
 // changes.
 #include "core/transforms/passes/simplify.h"
 

@@ -1,5 +1,5 @@
-// Programs inside programs, many levels deep: what the passes do for one of them grows with its
-// depth, not with a power of it; and what is too deep for the stack is an error that says so.
+// Programs inside programs, many levels deep: the work of the passes grows with the depth, not with
+// a power of it; and a program that is too deep for the stack is an error that says so.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -60,8 +60,8 @@ std::int64_t work_of(const std::function<void()>& f) {
   return equations_visited() - before;
 }
 
-// Twice the depth is twice the work, or a little more; with one pass that visits what is inside
-// twice a level it would be a thousand times as much.
+// Twice the depth is twice the work, or a little more. If one pass visited inner programs twice per
+// level, it would be a thousand times as much.
 void expect_linear(const char* what, const Nest& nest,
                    const std::function<void(std::function<Array(Array)>)>& run,
                    int depth_of_half = 10) {

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Random programs under vmap, nested and in derivatives, against loops over the batch: where the
-// batch dimension lies changes from op to op.
+// Random programs under vmap, nested and in derivatives, compared with loops over the batch. The
+// position of the batch dimension changes from op to op.
 #include <gtest/gtest.h>
 
 #include <random>

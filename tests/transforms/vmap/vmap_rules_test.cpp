@@ -269,7 +269,7 @@ TEST(VmapRules, Products) {
   for (const VmapCase& c : dot_cases()) EXPECT_EQ(check_vmap(c), "");
 }
 
-// Every primitive has a rule that some test here or in vmap_test.cpp calls, or says why not.
+// Every primitive has a rule that some test here or in vmap_test.cpp calls, or a reason why not.
 TEST(VmapRules, EveryPrimitiveHasARuleOrAReason) {
   // These are in vmap_test.cpp, in the tests of custom rules and of checkpoint, in tests/shard_map,
   // in overlapped_products_test.cpp, in indexed_update_test.cpp, in keys_test.cpp, and in

@@ -311,8 +311,8 @@ TEST(Vmap, DerivativesInAnyOrder) {
   EXPECT_EQ(array_diff(sum(gx), dy, 1e-4), "");
 }
 
-// Scalar functions of x and of an index, in which what decides, starts and orders differ among the
-// many.
+// Scalar functions of x and of an index, whose predicates, starts and orders differ among the
+// examples.
 std::vector<std::pair<const char*, std::function<Array(Array, Array)>>> indexed_functions() {
   return {
       {"take",
