@@ -1,4 +1,4 @@
-"""How gdb prints shmap::Array, as type, sharding and values, and shmap::Mesh, as axes and devices.
+"""Makes gdb print shmap::Array as type, sharding and values, and shmap::Mesh as axes and devices.
 
 gdb reads this file when it loads libshmap. An array is described by the library itself
 (shmap_describe_array; a mesh by shmap_describe_mesh), which is called in the program that is debugged: the
@@ -10,7 +10,7 @@ import gdb.printing
 
 
 def described(function, address, kind):
-    """What the library's function says of the object at that address."""
+    """The text of the library's function for the object at that address."""
     try:
         text = gdb.parse_and_eval(
             "((const char *(*)(const void *)) %s)((const void *) %d)" % (function, address))
@@ -21,7 +21,7 @@ def described(function, address, kind):
 
 
 class ArrayPrinter:
-    """One line with type, spec and mesh; the values on the lines below."""
+    """Prints a line with type, spec and mesh, and the values on the lines below."""
 
     def __init__(self, value):
         self.node = int(value["node_"])
@@ -31,7 +31,7 @@ class ArrayPrinter:
 
 
 class MeshPrinter:
-    """One line: axes with their sizes, and devices."""
+    """Prints a line with the axes, their sizes, and the devices."""
 
     def __init__(self, value):
         self.impl = int(value["impl_"])

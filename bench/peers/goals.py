@@ -1,7 +1,7 @@
-"""What is compared with what, and what is to be reached: one Comparison a line of the table.
+"""The comparisons and the ratios to reach: one Comparison for each line of the table.
 
-A ratio is the peer's time over ours, so more is better. Where several (program, row) pairs stand,
-the peer is whichever has the lowest median in the same run.
+A ratio is the peer's time over ours, so more is better. If there are several (program, row) pairs,
+the peer is the one with the lowest median in the same run.
 """
 
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ class Comparison:
     theirs: list = field(default_factory=list)  # (program, row) pairs; empty: a bound in µs
     must: float | None = None  # least ratio, or most µs where `theirs` is empty
     stretch: float | None = None
-    added: bool = False  # what is judged is ours less theirs, in µs; the bounds are the most
-    # What is judged is (serial - ours) / min(copies, products), where `theirs` are these three, in
-    # this order: the share of what could be hidden that is.
+    added: bool = False  # the figure is ours less theirs, in µs; the bounds are upper ones
+    # The figure is (serial - ours) / min(copies, products), where `theirs` are these three, in this
+    # order: the fraction of the time that could be hidden and is.
     overlap: bool = False
     missing: str = ""  # why the row cannot be run yet; it is not tried
 

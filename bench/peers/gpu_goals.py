@@ -1,4 +1,4 @@
-"""What is compared with what on one GPU; `goals.py` says how to read it."""
+"""The comparisons on one GPU; `goals.py` says how to read them."""
 
 from goals import Comparison
 from gpu_sizes import MATRIX_ROWS, ODD, RINGS, SQUARE, product_name
@@ -71,7 +71,7 @@ def gpu_comparisons():
         # cuDNN as torch and JAX call it: q's cotangent is added up in any order.
         compare(f"{row}:unordered", "torch SDPA", [("torch", row)])
         compare(f"{row}:unordered", "JAX", [("jax", row)])
-    # What was chosen, against what there was to choose from.
+    # The chosen kernel, against the kernels to choose from.
     for row in ("attention", "attention_grad", "attention_causal_grad"):
         compare(row, "the own kernels", [("gpu", f"{row}:own")])
         compare(row, "cuDNN, called here", [("gpu", f"{row}:cudnn")])

@@ -105,7 +105,7 @@ def matrix_function(f, n):
 
 
 def random_numbers(draw, dtype):
-    """Of a key that is an argument; whether they are the right ones is our side's to show."""
+    """Random numbers of a key that is an argument. Only our side checks their values."""
     n = sizes.scaled(sizes.RANDOMS)
     words = jnp.array([0, 42], jnp.uint32)
     f = jax.jit(lambda words: draw(jax.random.wrap_key_data(words), (n,), dtype))

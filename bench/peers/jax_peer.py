@@ -60,7 +60,7 @@ def waited(f, args, check_result):
 
 
 def eager_op(waited_each):
-    """One device only, so calls may be queued: waiting for each costs two thread hand-offs."""
+    """An eager op on one device. Calls may be queued: waiting for each costs two thread hand-offs."""
     a, b = random_floats(1024), random_floats(1024)
     x, y = jnp.asarray(a), jnp.asarray(b)
     last = []
@@ -132,7 +132,7 @@ def first_call_of_body():
 
 
 def trace_1000():
-    """By lax's own operations: those of jax.numpy cost more to trace."""
+    """Traces operations of lax: those of jax.numpy cost more to trace."""
     pairs, last = 500, []
 
     def call():
@@ -329,7 +329,7 @@ LAYER = dict(B=8, S=128, E=512, H=8, D=64, F=2048)
 
 
 def layer_body(x, w):
-    """One device's part of transformer_bench's layer: 2D weight-gathered."""
+    """The layer of transformer_bench on one device: 2D weight-gathered."""
     gathered = lambda part, axis: jax.lax.all_gather(  # noqa: E731
         part, "i", axis=axis, tiled=True)
     h = jax.lax.all_gather(x, "j", axis=2, tiled=True)
@@ -562,7 +562,7 @@ def queued_calls(count):
 
 
 def first_result():
-    """What a process does that wants one small result: all of it is timed, from outside."""
+    """Computes one small result, once per process; the caller times the whole process."""
     a = random_floats(DEVICES, 256)
     f = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"),
                               out_specs=P()))

@@ -82,7 +82,7 @@ class Program:
             self.ready = True
 
     def let_run(self, running):
-        """Whether the kernel gives the process any time: one that is stopped cannot spin."""
+        """Continues the process, or stops it so that it cannot spin."""
         if self.process:
             self.process.send_signal(signal.SIGCONT if running else signal.SIGSTOP)
 
@@ -217,7 +217,7 @@ def gpu_programs(options):
     bin_ = pathlib.Path(options.build) / "bin"
     one, spaces = {"SHMAP_DEVICES": "cuda:0x8"}, {"SHMAP_DEVICES": "cuda:0x8/8"}
     python = lambda path, script: [path, str(HERE / script)] if path else None  # noqa: E731
-    # What our programs find their libraries by would replace those that the peers bring.
+    # Our programs' library path would replace libraries that the peers bring.
     peers = {}
     if "PEER_LD_LIBRARY_PATH" in os.environ:
         peers["LD_LIBRARY_PATH"] = os.environ["PEER_LD_LIBRARY_PATH"]
@@ -284,7 +284,7 @@ def measure(row, lines, fleet, options):
 
 
 def judge(line, samples):
-    """One line of the table, from the samples of its row."""
+    """Makes one line of the table from the samples of its row."""
     unit = "µs more" if line.added else "×" if line.theirs else "µs"
     out = {"row": line.name, "peer": line.peer, "must": line.must, "stretch": line.stretch,
            "unit": unit}

@@ -175,7 +175,7 @@ def transformer(compiled):
 
 
 def transformer_grad(compiled):
-    """Of the output weighed by random numbers, with respect to weights and input."""
+    """The gradient of the output, weighed by random numbers, with respect to weights and input."""
     args, mask = layer_arguments(), random(B, S, E)
 
     def gradient(f, args, mask):

@@ -22,7 +22,7 @@ MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
 # Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
 GOALS = {"random_bits_16m": (12, 25), "random_normal_16m": (12, 25)}
 BEGIN, END = "<!-- wide table: begin -->", "<!-- wide table: end -->"
-# Of a leaf's largest value; integers and booleans have to be the same.
+# Relative to a leaf's largest value; integers and booleans have to be the same.
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "bf16": 5e-2, "f16": 2e-2}
 
 
@@ -40,7 +40,7 @@ def fleet_of(options):
 def limits_of(about):
     """Rows of machine_limit that the row has to take at least as long as."""
     out = []
-    # What is multiplied is of the first argument that is of floats.
+    # Products have the dtype of the first argument of floats.
     dtypes = [word.split("[")[0] for word in about["args"].split()]
     dtype = next((t for t in dtypes if t in ("f32", "f64", "bf16", "f16")), None)
     if about["flops"] > 0 and dtype is not None:
@@ -222,7 +222,7 @@ def cells(line, about):
 
 
 def note_of(line, about):
-    """What the table's head does not say of the row."""
+    """Facts about the row that the table's head does not say."""
     rounds = max(map(len, line.get("us", {}).values()), default=about["rounds"])
     if rounds != about["rounds"]:
         yield f"{rounds} rounds"

@@ -22,8 +22,8 @@ def mixed(count, number):
 
 
 def arguments(words):
-    """Of each word (values in NumPy, the name of the dtype to cast to, the mesh axis of each dim or
-    None). Halves are given as f32."""
+    """For each word: (values in NumPy, the name of the dtype to cast to, the mesh axis of each dim or
+    None). Half types are given as f32."""
     out = []
     for number, word in enumerate(words):
         name, dims, suffix, below, scale = SPEC.match(word).groups()

@@ -27,7 +27,7 @@ def row(function, mesh, *words):
         x = torch.from_numpy(values if values.dtype != np.uint32 else values.astype(np.int64))
         args.append(x.to(DTYPES[dtype]) if dtype in DTYPES else x)
     last = []
-    # Where a row differentiates, it says so itself.
+    # A row that differentiates has this attribute.
     derives = getattr(function, "derives", False)
 
     def call():

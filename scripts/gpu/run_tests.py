@@ -104,7 +104,7 @@ def tests_of(program):
 
 
 class Results:
-    """What came of each test on each kind of devices, written to the log at once."""
+    """The result of each test on each kind of devices, written to the log at once."""
 
     def __init__(self, log):
         self.log = log
@@ -151,7 +151,7 @@ class Results:
         return sum(verdict in verdicts for verdict in self.of_test.values())
 
     def failed_names(self):
-        """Of each X_test@kind of which something failed a line: that name, and the tests as a filter."""
+        """One line for each X_test@kind with a failure: that name, and the failed tests as a filter."""
         names = {}
         for (kind, test), verdict in self.of_test.items():
             if verdict not in ("passed", "skipped"):
@@ -198,7 +198,7 @@ class Runner:
         self.results.note_not_run(kind, left.values())
 
     def run_process(self, kind, left):
-        """One process, which is given all tests that are left; takes out of `left` those that have a result."""
+        """Runs all tests of `left` in one process, and removes those with a result from `left`."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GTEST_")}
         environment.update(self.variables, **kind.environment)
         with tempfile.TemporaryDirectory() as folder:

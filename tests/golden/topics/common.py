@@ -1,4 +1,4 @@
-"""What the topics share: JAX set up, dtypes by their short names, arrays and cases as JSON.
+"""Code that the topics share: JAX set up, dtypes by their short names, arrays and cases as JSON.
 
 64-bit types are on, since ours are real. A case is
   {"name": ..., "params": {...}, "inputs": [array, ...], "outputs": [array, ...]}

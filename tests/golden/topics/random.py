@@ -13,8 +13,8 @@ import numpy as np
 from .common import DTYPES, FLOATS, SIGNED, UNSIGNED, Topic
 
 KEYS = {"zero": 0, "year": 1701, "minus": -1, "wide": 123456789012}
-# How far results may be from JAX's, in units in the last place of f16, bf16, f32 and f64: about twice
-# what was measured (SHMAP_TEST_ULPS=1 golden_random_test; docs/random.md has the table). None: not drawn.
+# The largest distance of results from JAX's, in units in the last place of f16, bf16, f32 and f64: about
+# twice the measured one (SHMAP_TEST_ULPS=1 golden_random_test; docs/random.md has the table). None: not drawn.
 ULPS = {
     "normal": (2, 2, 4, 8),
     "exponential": (2, 2, 4, 128),
