@@ -49,7 +49,7 @@ void item_copy(const Array& x, DType wanted, void* out, SourceLine source);
 void destroy(NodeBase* node) noexcept;
 template <class T>
 constexpr void no_assignment_to_elements() {
-  static_assert(!sizeof(T*),
+  static_assert(!sizeof(std::remove_reference_t<T>*),
                 "x[...] is a new array, and assigning to it would change nothing: arrays are "
                 "immutable. Make a changed one: x = x.at({index}).set(y), or .add(y), or "
                 "x = where(mask, y, x)");

@@ -80,10 +80,17 @@ struct JvpRuleObject {
     auto out = (*self.rule)(std::move(primals), std::move(tangents));
     using Out = decltype(out);
     static_assert(is_pair<Out>, "the rule of a custom_jvp returns std::pair{y, y_dot}");
-    static_assert(std::is_same_v<arg_t<typename Out::first_type>, R>,
-                  "the rule of a custom_jvp returns a y of the type that the function returns");
-    if (like) static_cast<std::optional<R>*>(like)->emplace(structure_of(out.first));
-    flatten(std::move(out), result, result.node);
+    // The rest is compiled for rules of the right shape alone, so that nothing else is said of
+    // others.
+    if constexpr (is_pair<Out>) {
+      constexpr bool same = std::is_same_v<arg_t<typename Out::first_type>, R>;
+      static_assert(same,
+                    "the rule of a custom_jvp returns a y of the type that the function returns");
+      if constexpr (same) {
+        if (like) static_cast<std::optional<R>*>(like)->emplace(structure_of(out.first));
+        flatten(std::move(out), result, result.node);
+      }
+    }
   }
 };
 
@@ -99,10 +106,11 @@ struct BackwardObject {
     arg_t<Residuals> residuals = rebuild(self.residuals, leaves, next);
     arg_t<Y> y_bar = rebuild(self.y, leaves, next);
     auto out = self.rules->second(std::move(residuals), std::move(y_bar));
-    static_assert(tuple_length<decltype(out)> == arguments,
+    constexpr bool right = tuple_length<decltype(out)> == arguments;
+    static_assert(right,
                   "the second rule of a custom_vjp returns a std::tuple with an element for each "
                   "argument of the function");
-    flatten(std::move(out), result, result.node);
+    if constexpr (right) flatten(std::move(out), result, result.node);
   }
 };
 
@@ -118,17 +126,23 @@ struct ForwardObject {
     auto out = std::apply([&](A&... arg) { return self.rules->first(std::move(arg)...); }, args);
     using Out = decltype(out);
     static_assert(is_pair<Out>, "the first rule of a custom_vjp returns std::pair{y, residuals}");
-    static_assert(std::is_same_v<arg_t<typename Out::first_type>, R>,
-                  "the first rule of a custom_vjp returns a y of the type that the function "
-                  "returns");
-    if (like) static_cast<std::optional<R>*>(like)->emplace(structure_of(out.first));
-    flatten(std::move(out), result, result.node);
-    using Backward =
-        BackwardObject<Rules, typename Out::first_type, typename Out::second_type, sizeof...(A)>;
-    // flatten moved the leaves out; only the structure is left in `out`.
-    auto backward = std::make_shared<Backward>(
-        Backward{self.rules, std::move(out.first), std::move(out.second)});
-    return {std::move(backward), Backward::call};
+    if constexpr (is_pair<Out>) {
+      constexpr bool same = std::is_same_v<arg_t<typename Out::first_type>, R>;
+      static_assert(same,
+                    "the first rule of a custom_vjp returns a y of the type that the function "
+                    "returns");
+      if constexpr (same) {
+        if (like) static_cast<std::optional<R>*>(like)->emplace(structure_of(out.first));
+        flatten(std::move(out), result, result.node);
+        using Backward = BackwardObject<Rules, typename Out::first_type, typename Out::second_type,
+                                        sizeof...(A)>;
+        // flatten moved the leaves out; only the structure is left in `out`.
+        auto backward = std::make_shared<Backward>(
+            Backward{self.rules, std::move(out.first), std::move(out.second)});
+        return {std::move(backward), Backward::call};
+      }
+    }
+    return {};  // not reached: a rule of another shape does not compile
   }
 };
 

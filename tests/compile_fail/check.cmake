@@ -1,5 +1,5 @@
 # Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED, after less than 30 other lines,
-# excerpts of the source apart.
+# excerpts of the source apart, and with no errors but static assertions.
 set(ENV{LC_ALL} C)  # its errors in English
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
@@ -27,4 +27,10 @@ endif()
 string(FIND "${error}" "${WANTED}" position)
 if(position LESS 0)
   message(FATAL_ERROR "the error is not \"${WANTED}\":\n${text}")
+endif()
+string(REPLACE ";" "," text "${text}")
+string(REGEX MATCHALL "error: [^\n]*" errors "${text}")
+list(FILTER errors EXCLUDE REGEX "^error: static")
+if(errors)
+  message(FATAL_ERROR "errors follow the one that says what is wrong: ${errors}\n${text}")
 endif()
