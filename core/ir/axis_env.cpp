@@ -2,6 +2,7 @@
 #include <mutex>
 #include <ostream>
 
+#include "core/ir/trace.h"
 #include "shmap/error.h"
 #include "shmap/shaped_array.h"
 
@@ -9,10 +10,12 @@ namespace shmap {
 
 namespace detail {
 
-void throw_null_name() {
+void throw_null_name(const char* what, SourceLine source) {
   throw ValueError(
+      std::string(what) + (*what != 0 ? ": " : "") +
       "the name of a mesh axis is a null pointer: give a string, or `none` for a dim that is not "
-      "split");
+      "split" +
+      at_line(source));
 }
 
 int AxisEnv::find(std::string_view name) const {

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "shmap/error.h"
+
 namespace shmap {
 
 struct none_t {};
@@ -22,20 +24,24 @@ concept NameLike = std::convertible_to<const S&, std::string_view> &&
     !std::same_as<std::remove_cv_t<S>, std::nullptr_t>;
 
 namespace detail {
-[[noreturn]] void throw_null_name();
+// what: the function or class that was given the name, or ""; source: the caller's line, if known.
+[[noreturn]] void throw_null_name(const char* what, SourceLine source);
 // The name as a string_view. ValueError for a null pointer.
 template <NameLike S>
-constexpr std::string_view name_view(const S& name) {
+constexpr std::string_view name_view(const S& name, const char* what, SourceLine source = {}) {
   if constexpr (std::is_pointer_v<S>) {
-    if (!name) throw_null_name();
+    if (!name) throw_null_name(what, source);
   }
   return name;
 }
 }  // namespace detail
 
+// A conversion to a name or to axes happens on the caller's line: `source` is for the error about a
+// null pointer.
 struct AxisName {
   template <NameLike S>
-  constexpr AxisName(const S& name) : view(detail::name_view(name)) {}
+  constexpr AxisName(const S& name, SourceLine source = SourceLine::current())
+      : view(detail::name_view(name, "", source)) {}
   std::string_view view;
 };
 
@@ -43,8 +49,8 @@ class Axes {
  public:
   Axes() = default;
   template <NameLike S>
-  Axes(const S& name) {
-    names_.emplace_back(detail::name_view(name));
+  Axes(const S& name, SourceLine source = SourceLine::current()) {
+    names_.emplace_back(detail::name_view(name, "", source));
   }
   Axes(std::initializer_list<AxisName> names) {
     names_.reserve(names.size());
@@ -65,7 +71,7 @@ class Axes {
 
 template <NameLike... S>
 Axes axes(const S&... names) {
-  return Axes({AxisName(names)...});
+  return Axes({AxisName(detail::name_view(names, "axes"))...});
 }
 
 std::string to_string(const Axes& axes);  // "'i'" for one, "('i', 'j')" for several, "()" for none

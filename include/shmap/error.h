@@ -5,7 +5,7 @@
 // fix it. Its last lines say where: the operation that computed the value, the transform in
 // progress ("in the jit made at f.cpp:36"), and last the caller's line, as far as these are known.
 // An error of a task that ran later names the operation and its line. The library never aborts the
-// process.
+// process, but for a user's kernel that keeps the thread that called it (docs/faults.md).
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -22,7 +22,7 @@ class PartitionSpec {
  public:
   struct Entry {  // the mesh axes over which one dim is split; `none` is no axes
     template <NameLike S>
-    Entry(const S& name) : axes(name) {}
+    Entry(const S& name) : axes(detail::name_view(name, "P")) {}
     Entry(const Axes& names) : axes(names) {}
     Entry(none_t) {}
     template <std::same_as<std::nullptr_t> N>
@@ -101,7 +101,7 @@ class Specs {
   std::vector<std::string> keys_;
 };
 template <NameLike K>
-Specs::Field::Field(const K& k, const Specs& v) : key(detail::name_view(k)), value{v} {}
+Specs::Field::Field(const K& k, const Specs& v) : key(detail::name_view(k, "Specs")), value{v} {}
 std::string to_string(const Specs& specs);
 
 class NamedSharding {
@@ -132,7 +132,7 @@ class AxisRules {
   };
   struct Rule {
     template <NameLike S>
-    Rule(const S& n, const Value& v) : name(detail::name_view(n)), value(v) {}
+    Rule(const S& n, const Value& v) : name(detail::name_view(n, "AxisRules")), value(v) {}
     std::string name;
     Value value;
   };

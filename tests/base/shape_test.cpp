@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
+#include "shmap/collectives.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 #include "tests/support/error_text.h"
@@ -49,10 +51,16 @@ TEST(Shape, IsKeptInAVariableForItsIterators) {
 
 TEST(AxisNames, ANullPointerIsAnError) {
   const char* name = nullptr;
-  expect_error<ValueError>([&] { P("i", name); }, {"null pointer", "`none`"});
-  expect_error<ValueError>([&] { axes("i", name); }, {"null pointer"});
-  expect_error<ValueError>([&] { make_mesh({8}, {name}); }, {"null pointer"});
-  expect_error<ValueError>([&] { Specs({{name, P()}}); }, {"null pointer"});
+  // With the caller's line, or with the name of what was given the pointer.
+  expect_error<ValueError>([&] { P("i", name); }, {"P: ", "null pointer", "`none`"});
+  expect_error<ValueError>([&] { axes("i", name); }, {"axes: ", "null pointer"});
+  expect_error<ValueError>([&] { Specs({{name, P()}}); }, {"Specs: ", "null pointer"});
+  expect_error<ValueError>([&] { AxisRules({{name, "i"}}); }, {"AxisRules: ", "null pointer"});
+  const auto at = [](int line) { return "shape_test.cpp:" + std::to_string(line); };
+  expect_error<ValueError>([&] { make_mesh({8}, {name}); }, {"null pointer", at(__LINE__).c_str()});
+  expect_error<ValueError>([&] { make_mesh({8}, name); }, {"null pointer", at(__LINE__).c_str()});
+  expect_error<ValueError>([&] { axis_index(name); }, {"null pointer", at(__LINE__).c_str()});
+  expect_error<ValueError>([&] { psum(1.f, name); }, {"null pointer", at(__LINE__).c_str()});
 }
 
 }  // namespace
