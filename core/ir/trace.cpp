@@ -72,6 +72,11 @@ void register_all();  // generated: calls every register_<family>()
 }  // namespace detail
 
 namespace {
+std::vector<StartCheck>& start_checks() {  // used by the thread that starts the library
+  static std::vector<StartCheck> checks;
+  return checks;
+}
+
 Trace& start() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -79,6 +84,9 @@ Trace& start() {
     std::vector<DeviceKind> kinds;
     for (const BackendFactory& backend : built_in_backends()) kinds.push_back(backend.kind);
     check_kernels(kinds);
+    for (const StartCheck check : start_checks()) check(kinds);
+    if (registered_base == nullptr)
+      throw Error("no register function has set the base trace (set_base_trace)");
     base.store(registered_base, std::memory_order_release);
   });
   return *base.load(std::memory_order_acquire);
@@ -93,6 +101,11 @@ Trace& base_trace() {
 Trace& current_trace() { return current ? *current : base_trace(); }
 
 void set_base_trace(Trace& trace) { registered_base = &trace; }
+
+void check_at_start(StartCheck check) {
+  std::vector<StartCheck>& checks = start_checks();
+  if (std::find(checks.begin(), checks.end(), check) == checks.end()) checks.push_back(check);
+}
 
 TraceScope::TraceScope(Trace& trace)
     : trace_(&trace), below_(innermost), depth_(below_ ? below_->depth_ + 1 : 1) {

@@ -96,10 +96,15 @@ inline bool Trace::casts() const { return LibraryScope::is_active() || auto_pbro
 Trace& current_trace();
 // The trace of operations outside every transform. The first call starts the library: it registers
 // all primitives, kernels and passes, and throws Error where a backend lacks a kernel
-// (check_kernels). Any thread.
+// (check_kernels), where a check of check_at_start throws, or where no base trace was set. Any
+// thread.
 Trace& base_trace();
 // Makes `trace` the base trace; called by the register function of the trace's room.
 void set_base_trace(Trace& trace);
+// For register functions: `check` is called when everything is registered, with the kinds of
+// devices for which this build has a backend. A check that is given twice is called once.
+using StartCheck = void (*)(std::span<const DeviceKind> kinds);
+void check_at_start(StartCheck check);
 // Code that does not go through bind calls it first.
 inline void ensure_started() { base_trace(); }
 // Makes `trace` current on this thread while the scope is alive. ValueError where traces are nested

@@ -1,4 +1,4 @@
-// The operations that every backend provides on raw memory, beside its kernels: one table for each
+// The operations on raw memory that a backend provides beside its kernels: one table for each
 // backend, filled at registration.
 #pragma once
 #include <cstdint>
@@ -32,31 +32,19 @@ struct HostRead {
   std::int64_t bytes = 0;
 };
 
-struct DeviceOps {
+// What each backend must have: at the library's start, an entry that is null is an error.
+struct RequiredDeviceOps {
   // Copies part `part` of `parts`.
   void (*copy_box)(const StridedCopy& copy, int part, int parts, void* native) = nullptr;
-  // Makes the same copy between `n` pairs of addresses, from[i] to to[i], in one piece of work;
-  // box.src and box.dst are ignored. Null: callers make one copy for each pair.
-  void (*copy_boxes)(const StridedCopy& box, const void* const* from, void* const* to, int n,
-                     void* native) = nullptr;
   // out[begin, end) = the balanced binary tree over `n` ranks, in order (distance 1, 2, 4, …; ranks
   // past the last power of two fold in first): the same bits for every layout of processes. out may
   // be one of the ranks.
   void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t begin, std::int64_t end, void* native) = nullptr;
-  // The same as combine(), for pieces of `rows` rows that lie apart in the ranks' memory:
-  // piece.out[row * length + i] = the tree over ranks[r][row * stride + piece.first + i], in
-  // elements. Null: callers call combine() for each row of each piece.
-  void (*combine_pieces)(Reduction op, DType dtype, const void* const* ranks, int n,
-                         std::span<const CombinedPiece> pieces, std::int64_t rows,
-                         std::int64_t length, std::int64_t stride, void* native) = nullptr;
   void (*zero)(void* dst, std::int64_t bytes, void* native) = nullptr;
   void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
   // Copies a part of an array that is larger than every cache: writes past the caches.
   void (*copy_streaming)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
-  // Copies a whole block from another memory space. Null: callers use copy().
-  void (*copy_between_spaces)(void* dst, const void* src, std::int64_t bytes,
-                              void* native) = nullptr;
   // Blocking; the memory must not be used by pending work.
   void (*host_to_device)(void* dst, const void* src, std::int64_t bytes) = nullptr;
   void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
@@ -64,6 +52,23 @@ struct DeviceOps {
   // fails the task, or is rethrown by Backend::synchronize() if the task has ended by then.
   void (*read_on_host)(std::span<const HostRead> values, const Ref<HostReader>& reader,
                        void* native) = nullptr;
+};
+
+// The other entries may be null.
+struct DeviceOps : RequiredDeviceOps {
+  // Makes the same copy between `n` pairs of addresses, from[i] to to[i], in one piece of work;
+  // box.src and box.dst are ignored. Null: callers make one copy for each pair.
+  void (*copy_boxes)(const StridedCopy& box, const void* const* from, void* const* to, int n,
+                     void* native) = nullptr;
+  // The same as combine(), for pieces of `rows` rows that lie apart in the ranks' memory:
+  // piece.out[row * length + i] = the tree over ranks[r][row * stride + piece.first + i], in
+  // elements. Null: callers call combine() for each row of each piece.
+  void (*combine_pieces)(Reduction op, DType dtype, const void* const* ranks, int n,
+                         std::span<const CombinedPiece> pieces, std::int64_t rows,
+                         std::int64_t length, std::int64_t stride, void* native) = nullptr;
+  // Copies a whole block from another memory space. Null: callers use copy().
+  void (*copy_between_spaces)(void* dst, const void* src, std::int64_t bytes,
+                              void* native) = nullptr;
   // Compiles a kernel that is given as source text, once, and enqueues its function `kernel` on
   // `stream`, on the calling thread's current device; `args` is the kernel's only parameter. Throws
   // DeviceError with the compiler's messages. Null: the backend compiles no source.
@@ -76,5 +81,8 @@ struct DeviceOps {
 
 DeviceOps& device_ops(DeviceKind kind);
 inline const DeviceOps& device_ops(const Backend& backend) { return device_ops(backend.kind()); }
+// Throws Error where a backend of one of these kinds lacks an entry of RequiredDeviceOps; names all
+// of them. Called at the library's start.
+void check_device_ops(std::span<const DeviceKind> kinds);
 
 }  // namespace shmap
