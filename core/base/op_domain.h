@@ -1,6 +1,7 @@
 // The dtypes that an operation takes: a column of the lists of operations.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "shmap/dtype.h"
 
@@ -30,6 +31,8 @@ constexpr bool in_domain(DType t, Domain domain) {
   return false;
 }
 
+std::vector<DType> dtypes_of(Domain domain);
+
 // The dtypes of a domain in words, for errors.
 constexpr const char* domain_words(Domain domain) {
   switch (domain) {
@@ -50,5 +53,8 @@ constexpr const char* domain_words(Domain domain) {
 // Called when a backend registers the kernels of the primitive of that name: throws Error if `has`
 // is false for a dtype of the domain.
 void check_kernels(const char* primitive, Domain domain, bool (*has)(DType dtype));
+// The same for a primitive whose kernel depends on the dtype of its result too, one of `outs`.
+void check_kernels(const char* primitive, Domain domain, const std::vector<DType>& outs,
+                   bool (*has)(DType in, DType out));
 
 }  // namespace shmap

@@ -55,8 +55,7 @@ BinaryFn find(BinaryOp op, bool is_bool) {
 BinaryFn binary_bits_kernel(BinaryOp op, DType dtype) {
   if (dtype == DType::bool_) return find<std::uint8_t>(op, true);
   BinaryFn kernel = nullptr;
-  with_integer(dtype, [&]<class T>() { kernel = find<T>(op, false); });
-  return kernel;
+  return with_integer(dtype, [&]<class T>() { kernel = find<T>(op, false); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

@@ -32,8 +32,7 @@ BinaryFn find(BinaryOp op) {
 
 BinaryFn binary_float_kernel(BinaryOp op, DType dtype) {
   BinaryFn kernel = nullptr;
-  with_float(dtype, [&]<class T>() { kernel = find<T>(op); });
-  return kernel;
+  return with_float(dtype, [&]<class T>() { kernel = find<T>(op); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

@@ -43,8 +43,7 @@ BinaryFn find(BinaryOp op) {
 
 BinaryFn binary_integer_kernel(BinaryOp op, DType dtype) {
   BinaryFn kernel = nullptr;
-  with_integer(dtype, [&]<class T>() { kernel = find<T>(op); });
-  return kernel;
+  return with_integer(dtype, [&]<class T>() { kernel = find<T>(op); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

@@ -35,8 +35,9 @@ template <class From>
 UnaryFn find_cast(DType to) {
   if (to == DType::bool_) return run_cast<From, Boolean>;
   UnaryFn kernel = nullptr;
-  with_number(to, [&]<class To>() { kernel = run_cast<From, typename Target<From, To>::type>; });
-  return kernel;
+  const bool known = with_number(
+      to, [&]<class To>() { kernel = run_cast<From, typename Target<From, To>::type>; });
+  return known ? kernel : nullptr;
 }
 
 }  // namespace

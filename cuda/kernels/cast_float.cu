@@ -4,8 +4,7 @@ namespace shmap::cuda {
 
 UnaryFn cast_float_kernel(DType from, DType to) {
   UnaryFn kernel = nullptr;
-  with_float(from, [&]<class From>() { kernel = find_cast<From>(to); });
-  return kernel;
+  return with_float(from, [&]<class From>() { kernel = find_cast<From>(to); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

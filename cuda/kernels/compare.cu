@@ -45,8 +45,7 @@ BinaryFn find(CompareOp op) {
 BinaryFn compare_kernel(CompareOp op, DType dtype) {
   if (dtype == DType::bool_) return find<std::uint8_t>(op);
   BinaryFn kernel = nullptr;
-  with_number(dtype, [&]<class T>() { kernel = find<T>(op); });
-  return kernel;
+  return with_number(dtype, [&]<class T>() { kernel = find<T>(op); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

@@ -261,12 +261,12 @@ void copy_strided(const StridedCopy& copy, void* stream) {
   for (int d = 0; d < copy.rank; ++d)
     if (copy.extent[d] == 0) return;
   const CopyPlan plan = plan_copy(copy);
-  if (plan.contiguous())
-    copy_bytes(plan.dst, plan.src, plan.items * plan.itemsize, stream);
-  else if (const int y = tiled_dim(plan))
-    with_bits(plan.itemsize, [&]<class Item>() { run_tiles<Item>(plan, y, stream); });
-  else
-    run_items(plan, stream);
+  if (plan.contiguous()) return copy_bytes(plan.dst, plan.src, plan.items * plan.itemsize, stream);
+  const int y = tiled_dim(plan);
+  if (y == 0) return run_items(plan, stream);
+  const bool known =
+      with_bits(plan.itemsize, [&]<class Item>() { run_tiles<Item>(plan, y, stream); });
+  check_launched("copy_strided", known);
 }
 
 void copy_strided_boxes(const StridedCopy& box, const void* const* src, void* const* dst, int n,

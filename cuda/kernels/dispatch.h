@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/base/dtype_table.h"
+#include "cuda/kernels/launch.h"
 #include "cuda/kernels/scalar.h"
 
 namespace shmap::cuda {
@@ -31,9 +32,10 @@ struct StorageOf<bfloat16> {
     return f.template operator()<typename StorageOf<element>::type>(), true;
 
 // Each function below calls f.template operator()<T>() for T, the storage type of `dtype`, if
-// `dtype` is one of its dtypes. Returns false, without a call, for any other dtype.
+// `dtype` is one of its dtypes. Returns false, without a call, for any other dtype; a launch that
+// depends on such a call is passed to check_launched().
 template <class F>
-bool with_unsigned(DType dtype, F&& f) {
+[[nodiscard]] bool with_unsigned(DType dtype, F&& f) {
   switch (dtype) {
     SHMAP_UNSIGNED_DTYPES(SHMAP_CASE)
     default:
@@ -41,7 +43,7 @@ bool with_unsigned(DType dtype, F&& f) {
   }
 }
 template <class F>
-bool with_integer(DType dtype, F&& f) {
+[[nodiscard]] bool with_integer(DType dtype, F&& f) {
   switch (dtype) {
     SHMAP_INTEGER_DTYPES(SHMAP_CASE)
     default:
@@ -49,7 +51,7 @@ bool with_integer(DType dtype, F&& f) {
   }
 }
 template <class F>
-bool with_float(DType dtype, F&& f) {
+[[nodiscard]] bool with_float(DType dtype, F&& f) {
   switch (dtype) {
     SHMAP_FLOAT_DTYPES(SHMAP_CASE)
     default:
@@ -58,18 +60,18 @@ bool with_float(DType dtype, F&& f) {
 }
 #undef SHMAP_CASE
 template <class F>
-bool with_number(DType dtype, F&& f) {  // integers and floats
+[[nodiscard]] bool with_number(DType dtype, F&& f) {  // integers and floats
   return with_integer(dtype, f) || with_float(dtype, f);
 }
 template <class F>
-bool with_type(DType dtype, F&& f) {  // all but prng_key
+[[nodiscard]] bool with_type(DType dtype, F&& f) {  // all but prng_key
   if (dtype == DType::bool_) return f.template operator()<Boolean>(), true;
   return with_number(dtype, f);
 }
 
 // Calls f with the unsigned integer of 1, 2, 4 or 8 bytes, for kernels that only move elements.
 template <class F>
-bool with_bits(int itemsize, F&& f) {
+[[nodiscard]] bool with_bits(int itemsize, F&& f) {
   switch (itemsize) {
     case 1:
       return f.template operator()<std::uint8_t>(), true;
@@ -82,6 +84,11 @@ bool with_bits(int itemsize, F&& f) {
     default:
       return false;
   }
+}
+
+// Throws Error, which names the kernel, where `launched` is false: no kernel takes the dtype.
+inline void check_launched(const char* kernel, bool launched) {
+  if (!launched) throw_no_kernel(kernel);
 }
 
 }  // namespace shmap::cuda

@@ -40,18 +40,18 @@ void run_iota(void* out, std::int64_t items, std::int64_t n, std::int64_t inner,
 }  // namespace
 
 void fill(void* out, Operand value, int itemsize, std::int64_t n, void* stream) {
-  with_bits(itemsize, [&]<class T>() { map<same_op, false, T, T>("fill", out, n, stream, value); });
+  const bool known = with_bits(
+      itemsize, [&]<class T>() { map<same_op, false, T, T>("fill", out, n, stream, value); });
+  check_launched("fill", known);
 }
 
 void iota(DType dtype, void* out, std::int64_t outer, std::int64_t n, std::int64_t inner,
           void* stream) {
   const std::int64_t items = outer * n * inner;
   if (items <= 0) return;
-  if (is_integer(dtype)) {
-    with_bits(itemsize(dtype), [&]<class T>() { run_iota<T>(out, items, n, inner, stream); });
-  } else {
-    with_float(dtype, [&]<class T>() { run_iota<T>(out, items, n, inner, stream); });
-  }
+  const auto run = [&]<class T>() { run_iota<T>(out, items, n, inner, stream); };
+  check_launched("iota",
+                 is_integer(dtype) ? with_bits(itemsize(dtype), run) : with_float(dtype, run));
 }
 
 }  // namespace shmap::cuda

@@ -110,8 +110,9 @@ void gather(const Slices& slices, int itemsize, const void* operand, std::uint64
     fill |= fill << bits;
   }
   if (unit == 16) return launch_take(g, operand, Items16{{fill, fill}}, out, stream);
-  with_bits(unit,
-            [&]<class Unit>() { launch_take(g, operand, static_cast<Unit>(fill), out, stream); });
+  const bool known = with_bits(
+      unit, [&]<class Unit>() { launch_take(g, operand, static_cast<Unit>(fill), out, stream); });
+  check_launched("gather", known);
 }
 
 }  // namespace shmap::cuda

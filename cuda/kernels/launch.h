@@ -20,6 +20,9 @@ namespace shmap::cuda {
 // Throws as throw_cuda_error (cuda/driver/error.h) does; `what` names the kernel. `status`: a
 // cudaError_t.
 [[noreturn]] void throw_launch_error(const char* what, int status);
+// Throws Error: a call wants a kernel for a dtype, or a size of elements, that it does not exist
+// for.
+[[noreturn]] void throw_no_kernel(const char* kernel);
 
 // Threads of a block, unless a kernel needs another number.
 inline constexpr int kThreads = 256;

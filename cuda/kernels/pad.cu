@@ -90,12 +90,13 @@ void pad(const Pad& given, void* stream) {
     small = small && fits_32_bits(reach) && fits_32_bits(p.interior[d] + 1);
   }
   if (items <= 0) return;
-  with_bits(p.itemsize, [&]<class T>() {
+  const bool known = with_bits(p.itemsize, [&]<class T>() {
     if (small && fits_32_bits(items))
       run<T, std::uint32_t>(p, items, stream);
     else
       run<T, std::int64_t>(p, items, stream);
   });
+  check_launched("pad", known);
 }
 
 }  // namespace shmap::cuda

@@ -190,7 +190,7 @@ void run(const Scatter& s, const ScatterPlan& plan, char* scratch, void* stream)
          plan.starts, nowhere, keys, order);
   const void* sorted = keys;
   if (n > 1) sorted = sort_lines(sort, reinterpret_cast<char*>(order) + rounded(n * 4), stream);
-  with_type(s.dtype, [&]<class T>() {
+  const bool known = with_type(s.dtype, [&]<class T>() {
     T literal;
     __builtin_memcpy(&literal, &s.literal, sizeof(T));
     const auto with = [&](auto kernel) {
@@ -211,6 +211,7 @@ void run(const Scatter& s, const ScatterPlan& plan, char* scratch, void* stream)
         return with(combine_entries<T, Key, ScatterKind::max>);
     }
   });
+  check_launched("scatter", known);
 }
 
 bool adds_nothing(const Scatter& s, const ScatterPlan& plan) {

@@ -25,16 +25,18 @@ struct clamp_op {
 
 void select(Operand pred, Operand on_false, Operand on_true, void* out, int itemsize,
             std::int64_t n, void* stream) {
-  with_bits(itemsize, [&]<class T>() {
+  const bool known = with_bits(itemsize, [&]<class T>() {
     map<select_op, false, T, Boolean, T, T>("select_n", out, n, stream, pred, on_false, on_true);
   });
+  check_launched("select_n", known);
 }
 
 void clamp(DType dtype, Operand low, Operand x, Operand high, void* out, std::int64_t n,
            void* stream) {
-  with_type(dtype, [&]<class T>() {
+  const bool known = with_type(dtype, [&]<class T>() {
     map<clamp_op, false, T, T, T, T>("clamp", out, n, stream, low, x, high);
   });
+  check_launched("clamp", known);
 }
 
 }  // namespace shmap::cuda

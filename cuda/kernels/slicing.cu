@@ -181,7 +181,9 @@ void copy(const char* name, int itemsize, const Shape& whole, const Shape& part,
   }
   for (std::int64_t s = 0; s < box.starts; ++s) box.start[s].stride /= unit;
   if (unit == 16) return launch_box<Bytes16>(name, box, in, out, stream);
-  with_bits(unit, [&]<class Unit>() { launch_box<Unit>(name, box, in, out, stream); });
+  const bool launched =
+      with_bits(unit, [&]<class Unit>() { launch_box<Unit>(name, box, in, out, stream); });
+  check_launched(name, launched);
 }
 
 }  // namespace

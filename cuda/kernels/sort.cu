@@ -103,22 +103,24 @@ void sort(const Sort& s, void* scratch, void* stream) {
   void* const keys = static_cast<char*>(scratch) + m.places;
   for (int k = s.num_keys; k-- > 0;) {  // by the last key first, since each sort is stable
     const SortOperand& by = s.operands[static_cast<std::size_t>(k)];
-    with_bits(itemsize(by.dtype), [&]<class Bits>() {
+    const bool known = with_bits(itemsize(by.dtype), [&]<class Bits>() {
       using Key = typename WideKey<Bits>::type;
       launch("sort: keys", make_keys<Bits>, grid_for(e.n), dim3(kThreads), stream,
              static_cast<const Bits*>(by.in), KeyRule(by.dtype), k + 1 == s.num_keys,
              static_cast<Key*>(keys), places, e);
     });
+    check_launched("sort", known);
     SortLines sort = lines_by(by.dtype, s.outer * s.inner, s.len);
     sort.keys = keys;
     sort.values = places;
     sort_lines(sort, static_cast<char*>(keys) + m.keys, stream);
   }
   for (const SortOperand& operand : s.operands) {
-    with_bits(itemsize(operand.dtype), [&]<class Bits>() {
+    const bool known = with_bits(itemsize(operand.dtype), [&]<class Bits>() {
       launch("sort", fetch_sorted<Bits>, grid_for(e.n), dim3(kThreads), stream,
              static_cast<const Bits*>(operand.in), static_cast<Bits*>(operand.out), places, e);
     });
+    check_launched("sort", known);
   }
 }
 
@@ -292,7 +294,7 @@ void top_k(const TopK& t, void* scratch, void* stream) {
   if (t.k == 0 || t.outer == 0) return;
   const KeyRule rule(t.dtype);
   const dim3 rows(static_cast<unsigned>(t.outer));
-  with_bits(itemsize(t.dtype), [&]<class Bits>() {
+  const bool known = with_bits(itemsize(t.dtype), [&]<class Bits>() {
     const auto* const in = static_cast<const Bits*>(t.in);
     auto* const values = static_cast<Bits*>(t.values);
     if (t.len <= kBlockLine) {
@@ -318,6 +320,7 @@ void top_k(const TopK& t, void* scratch, void* stream) {
            static_cast<const std::uint32_t*>(sort.values), values, t.indices, t.len, t.k,
            t.outer * t.k);
   });
+  check_launched("top_k", known);
 }
 
 }  // namespace shmap::cuda

@@ -49,8 +49,7 @@ UnaryFn unary_bits_kernel(UnaryOp op, DType dtype) {
   if (dtype == DType::bool_)
     return op == UnaryOp::not_ ? run_unary<logical_not_op, Boolean> : nullptr;
   UnaryFn kernel = nullptr;
-  with_integer(dtype, [&]<class T>() { kernel = find<T>(op); });
-  return kernel;
+  return with_integer(dtype, [&]<class T>() { kernel = find<T>(op); }) ? kernel : nullptr;
 }
 
 }  // namespace shmap::cuda

@@ -67,6 +67,8 @@ void register_cuda_elementwise_kernels() {
 #undef SHMAP_COMPARE
   set(select_n_p, run_select_n);
   set(clamp_p, run_clamp);
+  check_kernels("convert_element_type", Domain::plain, dtypes_of(Domain::plain),
+                [](DType from, DType to) { return cuda::cast_kernel(from, to) != nullptr; });
   set(convert_element_type_p, run_convert);
   set(bitcast_convert_type_p, cuda::run_literal_copy);
   set(stop_gradient_p, cuda::run_literal_copy);

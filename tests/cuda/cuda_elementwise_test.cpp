@@ -8,6 +8,7 @@
 #include "core/cpu/kernels/unary.h"
 #include "core/ops/elementwise.h"
 #include "cuda/kernels/elementwise.h"
+#include "cuda/kernels/fill.h"
 #include "tests/cpu/kernel_testing.h"
 #include "tests/cuda/device_memory.h"
 
@@ -271,6 +272,18 @@ TEST_F(CudaElementwise, ChoicesAreTheCpus) {
       });
     }
   }
+}
+
+// A dtype or a size without a kernel is an error: otherwise the result would be whatever lay there.
+TEST_F(CudaElementwise, ElementsWithoutAKernelAreAnError) {
+  const Given<std::uint64_t> x(elements<std::uint64_t>(4, 1), Operand::whole, 0);
+  on_stream([&](void* stream) {
+    const Operand in = x.operand();
+    EXPECT_THROW(clamp(DType::prng_key, in, in, in, x.device.data(), 4, stream), Error);
+    EXPECT_THROW(select(in, in, in, x.device.data(), 3, 4, stream), Error);
+    EXPECT_THROW(fill(x.device.data(), in, 3, 4, stream), Error);
+    EXPECT_THROW(iota(DType::bool_, x.device.data(), 1, 4, 1, stream), Error);
+  });
 }
 
 }  // namespace

@@ -168,6 +168,8 @@ void register_cpu_elementwise_kernels() {
   add_p.kernel(DeviceKind::cpu).adds = true;
   set_elementwise<SelectN>(select_n_p);
   set_elementwise<Clamp>(clamp_p);
+  check_kernels("convert_element_type", Domain::plain, dtypes_of(Domain::plain),
+                [](DType from, DType to) { return cpu::cast_kernel(from, to) != nullptr; });
   set_elementwise<Convert>(convert_element_type_p);
   bitcast_convert_type_p.kernel(DeviceKind::cpu) = {run_bitcast};
   stop_gradient_p.kernel(DeviceKind::cpu) = {run_bitcast};

@@ -276,6 +276,9 @@ void set(Primitive& p) {
 }
 template <ArgReduction op>
 void set(Primitive& p) {
+  check_kernels(p.name, Domain::plain, {DType::i32, DType::i64}, [](DType in, DType index) {
+    return cpu::arg_reduce_kernel(op, in, index) != nullptr;
+  });
   p.kernel(DeviceKind::cpu) = {run_arg_reduce<op>, arg_reduce_parts};
 }
 
