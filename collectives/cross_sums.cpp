@@ -1,4 +1,5 @@
 #include "collectives/across_processes.h"
+#include "core/base/float_format.h"
 
 #include <algorithm>
 #include <memory>
@@ -111,9 +112,7 @@ class SumCall : public LocalWork {
 
   // The number of consecutive ranks whose values are added before they are sent; 1 for f16 and
   // bf16, because partial sums would be rounded.
-  std::uint32_t run_of(const Class& c) const {
-    return dtype_ == DType::f16 || dtype_ == DType::bf16 ? 1 : c.run;
-  }
+  std::uint32_t run_of(const Class& c) const { return is_half(dtype_) ? 1 : c.run; }
 
   // Makes this process's subtrees of the reduction, each a device's value or the sum of a run of
   // values, by the index of their first rank in mesh order.

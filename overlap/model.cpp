@@ -7,6 +7,7 @@
 
 #include "collectives/link_model.h"
 #include "core/base/env.h"
+#include "core/base/float_format.h"
 #include "core/device/memory_space.h"
 #include "core/device/runtime.h"
 
@@ -25,8 +26,6 @@ constexpr double kGpuFlops = 4e7, kGpuHalfFlops = 6.5e8;
 constexpr double kGpuBytes = 2e6, kGpuCallUs = 2.5;
 constexpr double kGpuStepUs = 2;        // overhead of a ring's step: waits among streams
 constexpr double kStagedBytes = 2.5e4;  // through the host's memory
-
-bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 
 // The flops of the product on one device, and the bytes that it reads, writes and sends.
 struct Work {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/float_format.h"
 #include "core/ops/dot.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -34,8 +35,7 @@ class PartProduct {
   Array operator()(const Array& a, const Array& b, bool wide, SourceLine source) const {
     DotParams params = params_;
     const DType dtype = node_of(a)->type.dtype();
-    if (wide && (dtype == DType::bf16 || dtype == DType::f16))
-      params.preferred_element_type = DType::f32;
+    if (wide && is_half(dtype)) params.preferred_element_type = DType::f32;
     Array y = swapped_ ? bind_dot(b, a, params, source) : bind_dot(a, b, params, source);
     return bind_transpose(std::move(y), order_, source);
   }

@@ -10,7 +10,7 @@
 
 // In four parts by kind. A row: enumerator, C++ type of an element, name in jaxprs, NumPy's name,
 // type string of .npy files, name in .safetensors files (nullptr: these files cannot hold the
-// dtype).
+// dtype); of a float also the bits of its stored mantissa (core/base/float_format.h).
 // clang-format off
 #define SHMAP_SIGNED_DTYPES(X) \
   X(i8,  std::int8_t,  "i8",  "int8",  "|i1", "I8")  \
@@ -23,10 +23,10 @@
   X(u32, std::uint32_t, "u32", "uint32", "<u4", "U32") \
   X(u64, std::uint64_t, "u64", "uint64", "<u8", "U64")
 #define SHMAP_FLOAT_DTYPES(X) \
-  X(f16,  float16,  "f16",  "float16",  "<f2", "F16")  \
-  X(bf16, bfloat16, "bf16", "bfloat16", "<V2", "BF16") \
-  X(f32,  float,    "f32",  "float32",  "<f4", "F32")  \
-  X(f64,  double,   "f64",  "float64",  "<f8", "F64")
+  X(f16,  float16,  "f16",  "float16",  "<f2", "F16",  10) \
+  X(bf16, bfloat16, "bf16", "bfloat16", "<V2", "BF16", 7)  \
+  X(f32,  float,    "f32",  "float32",  "<f4", "F32",  23) \
+  X(f64,  double,   "f64",  "float64",  "<f8", "F64",  52)
 #define SHMAP_INTEGER_DTYPES(X) SHMAP_SIGNED_DTYPES(X) SHMAP_UNSIGNED_DTYPES(X)
 #define SHMAP_DTYPES(X) \
   X(bool_, bool, "bool", "bool", "|b1", "BOOL") \

@@ -14,7 +14,7 @@ struct Name {
   DType dtype;
   const char* text;  // nullptr: the format lacks the dtype
 };
-#define SHMAP_NAME(name, type, jaxpr, numpy, npy, safetensors) {DType::name, safetensors},
+#define SHMAP_NAME(name, type, jaxpr, numpy, npy, safetensors, ...) {DType::name, safetensors},
 constexpr Name kDtypeNames[] = {SHMAP_DTYPES(SHMAP_NAME)};
 #undef SHMAP_NAME
 constexpr std::string_view kMetadata = "__metadata__";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/float_format.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -69,8 +70,7 @@ void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
     shape.push_back(b.dims()[static_cast<std::size_t>(d)]);
   shape.num_elements();
   const DType dtype = p.preferred_element_type.value_or(a.dtype());
-  if (dtype != a.dtype() &&
-      !(dtype == DType::f32 && (a.dtype() == DType::f16 || a.dtype() == DType::bf16))) {
+  if (dtype != a.dtype() && !(dtype == DType::f32 && is_half(a.dtype()))) {
     throw TypeError("dot_general: operands of dtype " + to_string(a.dtype()) + " give " +
                     to_string(a.dtype()) +
                     " (f16 and bf16 also f32), and the result is wanted as " + to_string(dtype));

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -221,9 +222,7 @@ Array bind_joint(const Primitive& primitive, Array a, Array b, SourceLine source
   return bind(primitive, std::move(x.value), std::move(y.value), no_params, source);
 }
 
-DType accumulation_dtype(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-}
+DType accumulation_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 
 Array mean_of(Array x, const Dims& axes, bool keepdims, SourceLine source) {
   const DType dtype = x.dtype();

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -35,7 +36,7 @@ Array exponential(const BitSource& from, const Shape& shape, DType dtype) {
 
 Array gumbel(const BitSource& from, const Shape& shape, DType dtype) {
   const RuleOps op = from.ops();
-  const Array u = uniform(from, shape, dtype, tiny_of(dtype), 1);
+  const Array u = uniform(from, shape, dtype, smallest_normal(dtype), 1);
   return op(neg_p, op(log_p, op(neg_p, op(log_p, u))));
 }
 
@@ -98,21 +99,21 @@ Array random::gumbel(Key key, Shape shape, DType dtype) {
 
 Array random::laplace(Key key, Shape shape, DType dtype) {
   return sample(std::move(key), "laplace", dtype, [&](const draw::BitSource& from, RuleOps op) {
-    const Array u = draw::uniform(from, shape, dtype, -1 + draw::step_below_one(dtype), 1);
+    const Array u = draw::uniform(from, shape, dtype, -1 + step_below_one(dtype), 1);
     return op(mul_p, op(sign_p, u), op(log1p_p, op(neg_p, op(abs_p, u))));
   });
 }
 
 Array random::logistic(Key key, Shape shape, DType dtype) {
   return sample(std::move(key), "logistic", dtype, [&](const draw::BitSource& from, RuleOps op) {
-    const Array x = draw::uniform(from, shape, dtype, draw::tiny_of(dtype), 1);
+    const Array x = draw::uniform(from, shape, dtype, smallest_normal(dtype), 1);
     return op(sub_p, op(log_p, x), op(log1p_p, op(neg_p, x)));
   });
 }
 
 Array random::cauchy(Key key, Shape shape, DType dtype) {
   return sample(std::move(key), "cauchy", dtype, [&](const draw::BitSource& from, RuleOps op) {
-    const Array u = draw::uniform(from, shape, dtype, 2 * draw::step_below_one(dtype), 1);
+    const Array u = draw::uniform(from, shape, dtype, 2 * step_below_one(dtype), 1);
     const Array pi = op.number(3.14159265358979323846, u);
     return op(tan_p, op(mul_p, pi, op(sub_p, u, op.number(0.5, u))));
   });

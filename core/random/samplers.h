@@ -33,9 +33,4 @@ Array randint(const BitSource& from, const Shape& shape, Array lo, Array hi, DTy
 // `a` has the shape of the result.
 Array gamma(const BitSource& from, const Array& a, bool as_log);
 
-// The smallest normal number of a float dtype; the distances from 1 to the floats below and above
-// it.
-double tiny_of(DType dtype);
-double step_below_one(DType dtype);
-
 }  // namespace shmap::draw

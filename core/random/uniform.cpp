@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -47,19 +48,12 @@ int random_width(DType dtype) { return dtype == DType::bf16 ? 8 : 8 * itemsize(d
 // Makes floats in [1, 2) of random mantissas, and subtracts 1.
 Array unit_floats(const Array& bits, DType dtype, SourceLine source) {
   const RuleOps op(source);
-  const int mantissa = dtype == DType::f16    ? 10
-                       : dtype == DType::bf16 ? 7
-                       : dtype == DType::f32  ? 23
-                                              : 52;
-  const double one = dtype == DType::f16    ? 0x3C00
-                     : dtype == DType::bf16 ? 0x3F80
-                     : dtype == DType::f32  ? 0x3F800000
-                                            : 0x3FF0000000000000;
+  const double one = static_cast<double>(one_bits(dtype));
   const DType words = itemsize(dtype) == 2  ? DType::u16
                       : dtype == DType::f32 ? DType::u32
                                             : DType::u64;
   Array x = convert(bits, words, source);
-  x = op(shift_right_logical_p, x, op.number(random_width(dtype) - mantissa, x));
+  x = op(shift_right_logical_p, x, op.number(random_width(dtype) - mantissa_bits(dtype), x));
   x = op(bit_or_p, x, op.number(one, x));
   x = bind(bitcast_convert_type_p, std::move(x), ConvertParams(dtype), source);
   return op(sub_p, x, op.number(1, x));
@@ -152,18 +146,6 @@ Array randint(const BitSource& from, const Shape& shape, Array lo, Array hi, DTy
   Array offset = op(add_p, op(mul_p, op(rem_p, high, span), factor), op(rem_p, low, span));
   offset = op(rem_p, offset, span);
   return op(add_p, lo, convert(offset, dtype, s));
-}
-
-double tiny_of(DType dtype) {
-  return dtype == DType::f16   ? 0x1p-14
-         : dtype == DType::f64 ? std::numeric_limits<double>::min()
-                               : std::numeric_limits<float>::min();
-}
-double step_below_one(DType dtype) {
-  return dtype == DType::f16    ? 0x1p-11
-         : dtype == DType::bf16 ? 0x1p-8
-         : dtype == DType::f32  ? 0x1p-24
-                                : 0x1p-53;
 }
 
 }  // namespace draw

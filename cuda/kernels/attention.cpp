@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "core/base/float_format.h"
 #include "cuda/kernels/attention_parts.h"
 #include "cuda/kernels/library_attention.h"
 #include "shmap/error.h"
@@ -42,7 +43,7 @@ struct Sharing {
 }  // namespace
 
 bool takes_attention(const Attention& a) {
-  const bool dtypes = (a.dtype == f16 || a.dtype == bf16 || a.dtype == f32) &&
+  const bool dtypes = (is_half(a.dtype) || a.dtype == f32) &&
                       (a.out_dtype == a.dtype || a.out_dtype == f32) &&
                       (a.bias_dtype == a.dtype || a.bias_dtype == f32);
   const bool extents = a.outer >= 0 && a.inner >= 0 && a.shared >= 0 && a.q_rows >= 1 &&

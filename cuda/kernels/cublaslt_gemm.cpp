@@ -15,6 +15,7 @@
 #include "core/base/disk_cache.h"
 #include "core/base/dtype_rows.h"
 #include "core/base/env.h"
+#include "core/base/float_format.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "cuda/kernels/padded_gemm.h"
@@ -414,8 +415,7 @@ class Gemms {
 }  // namespace
 
 void cublaslt_gemm(const LtGemm& gemm, void* native_stream) {
-  const bool fits =
-      gemm.out == gemm.dtype || (gemm.out == f32 && (gemm.dtype == f16 || gemm.dtype == bf16));
+  const bool fits = gemm.out == gemm.dtype || (gemm.out == f32 && is_half(gemm.dtype));
   if (!fits) {
     throw TypeError(std::string("cuBLASLt makes no ") + short_name(gemm.out) + " of a product of " +
                     short_name(gemm.dtype));

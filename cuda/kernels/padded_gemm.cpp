@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "core/base/float_format.h"
 #include "core/base/round_up.h"
 #include "cuda/kernels/copy.h"
 
@@ -48,7 +49,7 @@ void copy_matrix(const void* src, std::int64_t src_ld, void* dst, std::int64_t d
 
 std::optional<PaddedGemm> padded(const LtGemm& g, double fewest_flops) {
   const bool plain = g.batch == 1 && g.d == nullptr && g.bias == nullptr &&
-                     g.function == Activation::none && (g.dtype == f16 || g.dtype == bf16);
+                     g.function == Activation::none && is_half(g.dtype);
   if (!plain) return std::nullopt;
   if (2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) <
       fewest_flops)

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/float_format.h"
 #include "cuda/kernels/scalar.h"
 #include "shmap/dtype.h"
 
@@ -17,10 +18,7 @@ struct KeyRule {
     if (is_signed_int(t)) kind = flip_sign;
     if (!is_floating(t)) return;
     kind = floating;
-    infinity = t == DType::f16    ? 0x7c00u
-               : t == DType::bf16 ? 0x7f80u
-               : t == DType::f32  ? 0x7f800000u
-                                  : 0x7ff0000000000000u;
+    infinity = infinity_bits(t);
   }
 
   // -0 equals 0; NaNs are equal and last.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/arg_reduce_parts.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -20,7 +21,7 @@ struct Kernels {
 };
 
 Kernels find_kernels(ArgReduction op, DType dtype) {
-  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const bool half = is_half(dtype);
   const DType computed = reduce_partial_dtype(dtype);
   return {arg_parts(op, computed), half ? cast_kernel(dtype, DType::f32) : nullptr, itemsize(dtype),
           itemsize(computed)};

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/gemm.h"
 #include "shmap/half.h"
@@ -141,7 +142,7 @@ float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_colum
   return 1;
 }
 
-bool attention_takes(DType dtype) { return dtype == f32 || dtype == bf16 || dtype == f16; }
+bool attention_takes(DType dtype) { return dtype == f32 || is_half(dtype); }
 
 void prepare_attention() {
   Gemm g;

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/binary_parts.h"
 #include "core/cpu/kernels/half_block.h"
 
@@ -27,7 +28,7 @@ BinaryFn find_half(BinaryOp op, std::integer_sequence<int, ops...>) {
 
 BinaryFn binary_kernel(BinaryOp op, DType dtype) {
   if (const BinaryFn kernel = binary_bits_kernel(op, dtype)) return kernel;
-  if (dtype == DType::f16 || dtype == DType::bf16) {
+  if (is_half(dtype)) {
     if (!binary_kernel(op, DType::f32)) return nullptr;
     const BinaryFn direct = dtype == DType::bf16 ? binary_bf16_kernel(op) : nullptr;
     if (direct != nullptr) return direct;

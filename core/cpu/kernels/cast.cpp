@@ -5,12 +5,11 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/cast_parts.h"
 
 namespace shmap::cpu {
 namespace {
-
-bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 
 // Converts through f32, in blocks that stay in the first-level cache.
 template <DType from, DType to>

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/non_temporal.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -22,7 +23,7 @@ class Combine {
         n_(n),
         p_(static_cast<int>(std::bit_floor(static_cast<unsigned>(n)))),
         group_(std::min(p_, 8)),
-        half_(dtype == DType::f16 || dtype == DType::bf16),
+        half_(is_half(dtype)),
         itemsize_(itemsize(dtype)),
         computed_(half_ ? DType::f32 : dtype),
         pair_(tree_kernel(op, computed_, 2)),

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/gemm_engines.h"
 #include "core/cpu/kernels/vector_product.h"
@@ -17,8 +18,6 @@
 
 namespace shmap::cpu {
 namespace {
-
-bool is_half(DType t) { return t == f16 || t == bf16; }
 
 void check_types(const Gemm& g) {
   const bool ok = g.dtype != prng_key && (g.out == g.dtype || (is_half(g.dtype) && g.out == f32));

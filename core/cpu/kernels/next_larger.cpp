@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/base/float_format.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/next_larger.cpp"
@@ -34,9 +35,10 @@ struct Native {
 };
 
 // A half type, compared by its bits as integers; the bits of negative values are flipped.
-// `infinity`: the bits of infinity, above which are those of NaNs.
-template <std::int16_t infinity>
+template <DType dtype>
 struct Half {
+  static constexpr auto infinity =
+      static_cast<std::int16_t>(infinity_bits(dtype));  // NaNs lie above
   using Stored = std::int16_t;
   static std::int16_t ordered(std::int16_t x) {
     return static_cast<std::int16_t>(x ^ ((x >> 15) & 0x7fff));
@@ -87,8 +89,8 @@ std::int64_t next_larger(const void* row, std::int64_t from, std::int64_t len, c
 }
 
 NextLargerFn find_next_larger(DType dtype) {
-  if (dtype == DType::f16) return next_larger<Half<0x7c00>>;
-  if (dtype == DType::bf16) return next_larger<Half<0x7f80>>;
+  if (dtype == DType::f16) return next_larger<Half<DType::f16>>;
+  if (dtype == DType::bf16) return next_larger<Half<DType::bf16>>;
   return with_native(dtype, []<class T>() -> NextLargerFn { return next_larger<Native<T>>; });
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -37,7 +38,7 @@ struct Kernels {
 };
 
 Kernels find_kernels(Reduction op, DType dtype) {
-  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const bool half = is_half(dtype);
   const DType computed = reduce_partial_dtype(dtype);
   return {dtype,
           computed,

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/float_format.h"
 #include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
@@ -30,9 +31,7 @@ inline constexpr std::int64_t kReduceBlock = 65536;
 inline constexpr std::int64_t reduce_block_count(std::int64_t n) {
   return (n + kReduceBlock - 1) / kReduceBlock;
 }
-constexpr DType reduce_partial_dtype(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
-}
+constexpr DType reduce_partial_dtype(DType dtype) { return is_half(dtype) ? DType::f32 : dtype; }
 // Writes partials[begin] … partials[end - 1] of in[0 … n).
 void reduce_blocks(Reduction op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
                    std::int64_t end, void* partials);

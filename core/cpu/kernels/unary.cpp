@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/half_block.h"
 #include "core/cpu/kernels/unary_parts.h"
 
@@ -54,7 +55,7 @@ UnaryFn find_half(UnaryOp op, std::integer_sequence<int, ops...>) {
 
 UnaryFn unary_kernel(UnaryOp op, DType dtype) {
   if (const UnaryFn kernel = unary_arith_kernel(op, dtype)) return kernel;
-  if (dtype == DType::f16 || dtype == DType::bf16) {
+  if (is_half(dtype)) {
     if (!unary_kernel(op, DType::f32)) return nullptr;
     constexpr auto ops = std::make_integer_sequence<int, kUnaryOpCount>{};
     return dtype == DType::f16 ? find_half<DType::f16>(op, ops) : find_half<DType::bf16>(op, ops);

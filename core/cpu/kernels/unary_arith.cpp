@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/base/float_format.h"
 #include "core/cpu/kernels/unary_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -220,7 +221,7 @@ UnaryFn find_float(UnaryOp op) {
 }
 
 UnaryFn find_unary_arith(UnaryOp op, DType dtype) {
-  if (dtype == DType::f16 || dtype == DType::bf16) {
+  if (is_half(dtype)) {
     return op == UnaryOp::neg   ? map<NegHalf, std::uint16_t>
            : op == UnaryOp::abs ? map<AbsHalf, std::uint16_t>
                                 : nullptr;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/float_format.h"
 #include "core/ops/dot.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
@@ -17,9 +18,7 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-bool is_narrow_float(DType dtype) {
-  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
-}
+bool is_narrow_float(DType dtype) { return is_half(dtype) || dtype == DType::f32; }
 
 // One operand of a dot_general. is_plain: it has exactly one contracted dim, and one dim that is
 // neither contracted nor a batch dim.

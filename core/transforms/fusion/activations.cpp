@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/float_format.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 
@@ -56,7 +57,7 @@ class ActivationFinder {
     members_.clear();
     const Var* x = v_;
     const DType dtype = v_->type.dtype();
-    if (dtype == DType::f16 || dtype == DType::bf16) {
+    if (is_half(dtype)) {
       x = after(x, convert_element_type_p);
       if (!x || x->type.dtype() != DType::f32) return -1;
     } else if (dtype != DType::f32) {

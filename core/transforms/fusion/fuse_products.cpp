@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/env.h"
+#include "core/base/float_format.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/product.h"
 #include "core/ops/shape_params.h"
@@ -24,9 +25,7 @@ namespace shmap {
 
 namespace {
 
-bool is_matrix_dtype(DType t) {
-  return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64;
-}
+bool is_matrix_dtype(DType t) { return t == DType::f32 || is_half(t) || t == DType::f64; }
 
 // A product, and the equations that are merged with it.
 struct Found {
