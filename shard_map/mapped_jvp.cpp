@@ -105,7 +105,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
   std::vector<bool> active;
   std::vector<Residual> residuals;
   std::vector<const Sharding*> shardings;  // of the results
-  auto program = make_ref<Jaxpr>();
+  Ref<Jaxpr> program;
 
   MappedCall primal = call;
   primal.body = [&](std::vector<Array> blocks) {
@@ -135,11 +135,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
     }
     std::vector<Array> outs = take_tangents(trace, results, active);
     Traced traced = inner.build(outs, "the tangents of a shard_map body", call.source);
-    program->binders = traced.jaxpr->binders;
-    program->eqns = traced.jaxpr->eqns;
-    program->outs = traced.jaxpr->outs;
-    program->env = traced.jaxpr->env;
-    program->checks_variance = traced.jaxpr->checks_variance;
+    program = make_ref<Jaxpr>(*traced.jaxpr);
     for (std::size_t k = 0; k < traced.consts.size(); ++k) {
       Array& x = traced.consts[k];
       const Node& node = *node_of(x);

@@ -98,6 +98,19 @@ struct Jaxpr : RefCounted {
 };
 using JaxprRef = Ref<const Jaxpr>;
 
+// A new program that is made from `like`: in the scope of the same mesh axes, and with its check of
+// variance.
+inline Ref<Jaxpr> jaxpr_like(const Jaxpr& like, std::vector<VarRef> binders, std::vector<Eqn> eqns,
+                             std::vector<Atom> outs) {
+  auto made = make_ref<Jaxpr>();
+  made->binders = std::move(binders);
+  made->eqns = std::move(eqns);
+  made->outs = std::move(outs);
+  made->env = like.env;
+  made->checks_variance = like.checks_variance;
+  return made;
+}
+
 // A jaxpr and the values of its first binders.
 namespace detail {
 struct ClosedJaxprImpl {

@@ -28,14 +28,10 @@ JaxprRef with_arguments(const Jaxpr& jaxpr, const Mask& results, const Mask& bin
   const PrunedJaxpr pruned = prune_jaxpr(jaxpr, results, memo);
   if (!pruned.changed && all(results) && all(binders)) return JaxprRef(&jaxpr);
   if (pruned.kept == binders) return pruned.jaxpr;
-  auto made = make_ref<Jaxpr>();
+  std::vector<VarRef> arguments;
   for (std::size_t i = 0; i < binders.size(); ++i)
-    if (binders[i]) made->binders.push_back(jaxpr.binders[i]);
-  made->eqns = pruned.jaxpr->eqns;
-  made->outs = pruned.jaxpr->outs;
-  made->env = jaxpr.env;
-  made->checks_variance = jaxpr.checks_variance;
-  return made;
+    if (binders[i]) arguments.push_back(jaxpr.binders[i]);
+  return jaxpr_like(jaxpr, std::move(arguments), pruned.jaxpr->eqns, pruned.jaxpr->outs);
 }
 
 // Extends `carry` to all carries that are needed to compute these carries, and the results after

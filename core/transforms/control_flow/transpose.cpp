@@ -29,13 +29,7 @@ void append_to(std::vector<Array>& values, std::span<const Array> more) {
 
 JaxprRef program_of(const Jaxpr& like, std::vector<VarRef> binders, std::vector<Eqn> eqns,
                     std::vector<Atom> outs) {
-  auto jaxpr = make_ref<Jaxpr>();
-  jaxpr->binders = std::move(binders);
-  jaxpr->eqns = std::move(eqns);
-  jaxpr->outs = std::move(outs);
-  jaxpr->env = like.env;
-  jaxpr->checks_variance = like.checks_variance;
-  return remove_dead_code(*jaxpr);
+  return remove_dead_code(*jaxpr_like(like, std::move(binders), std::move(eqns), std::move(outs)));
 }
 
 JaxprRef widen_all(const JaxprRef& jaxpr, const AxisSet& axes) {

@@ -146,24 +146,22 @@ std::optional<TracedAttention::Call> TracedAttention::find(std::span<const Array
   const std::vector<int> places = makers_of(product.in, primals);
   if (places.empty() || !keeps_tangents(places, product)) return std::nullopt;
 
-  auto part = make_ref<Jaxpr>();
-  part->env = program_->axis_env();
-  part->checks_variance = program_->checks_variance();
+  std::vector<VarRef> binders;
+  std::vector<Eqn> eqns;
   PointerMap<bool> made;
   const auto add = [&](const Eqn& e) {
     for (const Atom& a : e.in) {
       if (a.is_literal() || made.find(a.var())) continue;
       made[a.var()] = true;
-      part->binders.push_back(a.ref());
+      binders.push_back(a.ref());
     }
     for (const VarRef& v : e.out) made[v.get()] = true;
-    part->eqns.push_back(e);
+    eqns.push_back(e);
   };
   for (const int i : places) add(program_->eqns()[static_cast<std::size_t>(i)]);
   add(product);
-  part->outs.push_back(Atom(product.out[0]));
-
-  const JaxprRef simple = simplify(*part);
+  const JaxprRef simple =
+      simplify(*program_->part(std::move(binders), std::move(eqns), {Atom(product.out[0])}));
   const ProgramIndex index(*simple);
   const int last = index.maker(simple->outs[0]);
   if (last < 0 || index.eqn(last).primitive != &dot_general_p) return std::nullopt;

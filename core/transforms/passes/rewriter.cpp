@@ -37,13 +37,7 @@ JaxprRef Rewriter::finish() {
 
 JaxprRef Rewriter::finish(std::vector<VarRef> binders, std::vector<Atom> outs) {
   if (!anew_) write_edited();
-  auto made = make_ref<Jaxpr>();
-  made->binders = std::move(binders);
-  made->eqns = std::move(eqns_);
-  made->outs = std::move(outs);
-  made->env = from_.env;
-  made->checks_variance = from_.checks_variance;
-  return made;
+  return jaxpr_like(from_, std::move(binders), std::move(eqns_), std::move(outs));
 }
 
 }  // namespace shmap

@@ -150,12 +150,21 @@ Array as_literal(const Array& x) {
 
 }  // namespace
 
+Ref<Jaxpr> JaxprTrace::part(std::vector<VarRef> binders, std::vector<Eqn> eqns,
+                            std::vector<Atom> outs) const {
+  auto made = make_ref<Jaxpr>();
+  made->binders = std::move(binders);
+  made->eqns = std::move(eqns);
+  made->outs = std::move(outs);
+  made->env = env_;
+  made->checks_variance = options_.check_variance;
+  return made;
+}
+
 Traced JaxprTrace::build(std::span<Array> results, const char* what, SourceLine source) {
-  auto jaxpr = make_ref<Jaxpr>();
-  jaxpr->env = env_;
-  jaxpr->checks_variance = options_.check_variance;
-  for (const Array& x : results) jaxpr->outs.push_back(atom(x, what, source));
-  jaxpr->eqns = std::move(eqns_);
+  std::vector<Atom> outs;
+  for (const Array& x : results) outs.push_back(atom(x, what, source));
+  Ref<Jaxpr> jaxpr = part({}, std::move(eqns_), std::move(outs));
   Traced traced;
   VarMap<Array> literals;
   for (Constant& c : constants_) {
