@@ -79,7 +79,9 @@ void vary_as_ruled(Types in, const Params& params, const detail::AxisEnv& env,
   }
 }
 
-template <DeviceKind kind>
+using GivenKernel = decltype(&ExtendRules::cpu_kernel);
+
+template <DeviceKind kind, GivenKernel given>
 void run_kernel_of(const KernelCall& call) {
   const ExtendPrimitive& p = primitive_of(call.params);
   if (!row_of(kind).host_memory && call.literals != 0) {
@@ -93,8 +95,19 @@ void run_kernel_of(const KernelCall& call) {
   args.out_types = call.out_types;
   args.stream = call.native;
   args.params = &values_of(call.params);
-  (kind == DeviceKind::cpu ? p.rules.cpu_kernel : p.rules.cuda_kernel)(args);
+  (p.rules.*given)(args);
 }
+
+// By kind of devices: the user's kernel, and the function that calls it.
+struct UserKernel {
+  GivenKernel given;
+  KernelFn run;
+};
+template <DeviceKind kind, GivenKernel given>
+constexpr UserKernel kUserKernel = {given, run_kernel_of<kind, given>};
+constexpr UserKernel kUserKernels[] = {kUserKernel<DeviceKind::cpu, &ExtendRules::cpu_kernel>,
+                                       kUserKernel<DeviceKind::cuda, &ExtendRules::cuda_kernel>};
+static_assert(std::size(kUserKernels) == kDeviceKinds);
 
 // The results of def_impl must have the types of def_abstract_eval, and may vary only over axes of
 // the operands: programs have these types, and plans allocate memory by them.
@@ -250,8 +263,8 @@ void seal(ExtendPrimitive& self) {
       p.result_count = count_results;
     }
     if (rules.variance) p.variance = vary_as_ruled;
-    if (rules.cpu_kernel) p.kernel(DeviceKind::cpu).run = run_kernel_of<DeviceKind::cpu>;
-    if (rules.cuda_kernel) p.kernel(DeviceKind::cuda).run = run_kernel_of<DeviceKind::cuda>;
+    for (int k = 0; k < kDeviceKinds; ++k)
+      if (rules.*kUserKernels[k].given) p.kernels[k].run = kUserKernels[k].run;
     for (Kernel& kernel : p.kernels) kernel.foreign = kernel.run != nullptr;
     if (!p.kernel(runtime().backend().kind()).run && rules.impl) {
       p.interpret = interpret_impl;

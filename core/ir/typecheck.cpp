@@ -123,8 +123,9 @@ JaxprType typecheck(const ClosedJaxpr& jaxpr) {
   JaxprType type = typecheck_jaxpr(*jaxpr.impl().jaxpr);
   const std::vector<Array>& consts = jaxpr.consts();
   for (std::size_t i = 0; i < consts.size(); ++i) {
-    if (!(consts[i].type() == type.in_types[i])) {
-      throw TypeError("typecheck: a captured array of type " + to_string(consts[i].type()) +
+    const ShapedArray& given = node_of(consts[i])->type;
+    if (!(given == type.in_types[i])) {
+      throw TypeError("typecheck: a captured array of type " + to_string(given) +
                       " is bound to a variable of type " + to_string(type.in_types[i]));
     }
   }

@@ -19,14 +19,20 @@ namespace {
 using Mode = GatherScatterMode;
 
 enum class Update : std::uint8_t { set, add, mul, min, max, subtract, divide, power };
-// By Update: the name in errors, and how the new values are combined with the elements.
+// By Update: the name in errors, how the new values are combined with the elements, and the
+// operation of an old and a new value that does it (null: the new value).
 constexpr struct {
   const char* name;
   ScatterKind kind;
-} kUpdates[] = {{"x.at(...).set", ScatterKind::set},    {"x.at(...).add", ScatterKind::add},
-                {"x.at(...).mul", ScatterKind::mul},    {"x.at(...).min", ScatterKind::min},
-                {"x.at(...).max", ScatterKind::max},    {"x.at(...).subtract", ScatterKind::add},
-                {"x.at(...).divide", ScatterKind::mul}, {"x.at(...).power", ScatterKind::mul}};
+  const Primitive* op;
+} kUpdates[] = {{"x.at(...).set", ScatterKind::set, nullptr},
+                {"x.at(...).add", ScatterKind::add, &add_p},
+                {"x.at(...).mul", ScatterKind::mul, &mul_p},
+                {"x.at(...).min", ScatterKind::min, &min_p},
+                {"x.at(...).max", ScatterKind::max, &max_p},
+                {"x.at(...).subtract", ScatterKind::add, &add_p},
+                {"x.at(...).divide", ScatterKind::mul, &div_p},
+                {"x.at(...).power", ScatterKind::mul, &pow_p}};
 static_assert(std::size(kUpdates) == static_cast<std::size_t>(Update::power) + 1);
 
 ScatterKind scatter_kind(Update update) { return kUpdates[static_cast<int>(update)].kind; }
@@ -184,11 +190,9 @@ class Updater {
     }
     Array y = bind_reshape(std::move(y_), box, source_);
     if (update_ != Update::set) {
-      const Primitive* const ops[] = {nullptr, &add_p, &mul_p, &min_p,
-                                      &max_p,  &add_p, &div_p, &pow_p};
       // Where the box is all of x, x itself is used, so that its memory can be reused.
       Array old = whole ? std::move(x_) : bind_slice(x_, start, limit, strides, source_);
-      const Primitive& op = *ops[static_cast<int>(update_)];
+      const Primitive& op = *kUpdates[static_cast<int>(update_)].op;
       y = type_.dtype() == DType::bool_
               ? of_bools(old, y)
               : bind(op, std::move(old), std::move(y), no_params, source_);

@@ -88,6 +88,27 @@ class Positions {
   int row_, column_;
 };
 
+// What a comparison says where it is true.
+struct Order {
+  bool left_is_greater, strict;
+};
+std::optional<Order> order_of(const Primitive& p) {
+  const ElementwiseRow* const row = p.elementwise_row;
+  if (row == nullptr || row->form != ElementwiseRow::Form::compare) return std::nullopt;
+  switch (row->compare()) {
+    case CompareOp::gt:
+      return Order{true, true};
+    case CompareOp::ge:
+      return Order{true, false};
+    case CompareOp::lt:
+      return Order{false, true};
+    case CompareOp::le:
+      return Order{false, false};
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Atom& mask,
@@ -99,14 +120,14 @@ std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Ato
   if (e.primitive == &not__p) {
     return causal_offset(program, e.in[0], places, row, column, !inverted);
   }
-  const Primitive* p = e.primitive;
-  if (p != &ge_p && p != &gt_p && p != &le_p && p != &lt_p) {
+  const std::optional<Order> order = order_of(*e.primitive);
+  if (!order) {
     IntList inside = places;
     if (!go_through_repetition(e, &inside)) return std::nullopt;
     return causal_offset(program, e.in[0], inside, row, column, inverted);
   }
   // The comparison as greater - less >= 0, or > 0 if it is strict.
-  bool left_is_greater = p == &ge_p || p == &gt_p, strict = p == &gt_p || p == &lt_p;
+  bool left_is_greater = order->left_is_greater, strict = order->strict;
   if (inverted) {
     left_is_greater = !left_is_greater;
     strict = !strict;

@@ -1,6 +1,8 @@
 #include "core/transforms/passes/algebra.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -33,18 +35,22 @@ bool is_literal_number(const Atom& a, int number) {
   });
 }
 
-// x * 1, x / 1, x - 0; for integers also x + 0, which for floats turns -0.0 to 0.0.
-const Atom* without_neutral(const Eqn& e) {
-  const Primitive* p = e.primitive;
-  if (p == &mul_p || p == &div_p) {
-    if (is_literal_number(e.in[1], 1)) return &e.in[0];
-    if (p == &mul_p && is_literal_number(e.in[0], 1)) return &e.in[1];
-  } else if (p == &sub_p) {
-    if (is_literal_number(e.in[1], 0)) return &e.in[0];
-  } else if (p == &add_p && !is_floating(e.out[0]->type.dtype())) {
-    if (is_literal_number(e.in[1], 0)) return &e.in[0];
-    if (is_literal_number(e.in[0], 0)) return &e.in[1];
-  }
+// An operation of two operands that gives the first where the second is `number`.
+struct Neutral {
+  const Primitive* primitive;
+  int number;
+  bool on_both_sides;  // and the second where the first is `number`
+  bool of_floats;      // of floats too: x + 0 turns -0.0 to 0.0
+};
+constexpr Neutral kNeutrals[] = {{&mul_p, 1, true, true},
+                                 {&div_p, 1, false, true},
+                                 {&sub_p, 0, false, true},
+                                 {&add_p, 0, true, false}};
+
+const Atom* without_neutral(const Eqn& e, const Neutral& neutral) {
+  if (!neutral.of_floats && is_floating(e.out[0]->type.dtype())) return nullptr;
+  if (is_literal_number(e.in[1], neutral.number)) return &e.in[0];
+  if (neutral.on_both_sides && is_literal_number(e.in[0], neutral.number)) return &e.in[1];
   return nullptr;
 }
 
@@ -59,8 +65,10 @@ bool is_identity(const Dims& dims) {
 const Atom* identity_of(const Eqn& e) {
   const Primitive* p = e.primitive;
   const Atom* same = nullptr;
-  if (p == &mul_p || p == &div_p || p == &sub_p || p == &add_p) {
-    same = without_neutral(e);
+  const auto* const neutral = std::find_if(std::begin(kNeutrals), std::end(kNeutrals),
+                                           [p](const Neutral& n) { return n.primitive == p; });
+  if (neutral != std::end(kNeutrals)) {
+    same = without_neutral(e, *neutral);
   } else if (p == &convert_element_type_p || p == &reshape_p || p == &stop_gradient_p) {
     same = &e.in[0];
   } else if (p == &transpose_p) {
