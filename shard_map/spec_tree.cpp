@@ -3,27 +3,13 @@
 #include <algorithm>
 
 #include "core/array/sharding.h"
+#include "core/array/tree_paths.h"
 
 namespace shmap {
 
 namespace {
 
 using detail::TreeNode;
-
-const char* noun(const TreeNode& node) {
-  switch (node.kind) {
-    case TreeNode::leaf:
-      return "an array";
-    case TreeNode::list:
-      return "a list";
-    case TreeNode::map:
-      return "a map";
-    case TreeNode::fields:
-      return "a struct";
-    default:
-      return "nothing";
-  }
-}
 
 class Matcher {
  public:

@@ -45,4 +45,20 @@ std::string structure_text(const TreeNode& tree) {
   return text + (map ? "}" : tree.kind == TreeNode::fields ? ")" : "]");
 }
 
+const char* noun(const TreeNode& node) {
+  switch (node.kind) {
+    case TreeNode::leaf:
+      return "an array";
+    case TreeNode::list:
+      return "a list";
+    case TreeNode::map:
+      return "a map";
+    case TreeNode::fields:
+      return "a struct";
+    case TreeNode::absent:
+      return "nothing";
+  }
+  return "";
+}
+
 }  // namespace shmap

@@ -15,5 +15,7 @@ std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::str
 bool same_structure(const detail::TreeNode& a, const detail::TreeNode& b);
 // "[*, {'w': *}]", with a star for each leaf.
 std::string structure_text(const detail::TreeNode& tree);
+// What a node is: "a list", "an array".
+const char* noun(const detail::TreeNode& node);
 
 }  // namespace shmap

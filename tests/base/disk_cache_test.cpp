@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::string warnings;  // NOLINT: what warn() was given
+std::string warnings;  // what warn() was given
 
 class DiskCacheTest : public ::testing::Test {
  protected:

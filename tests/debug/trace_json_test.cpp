@@ -140,7 +140,7 @@ TEST_F(TraceFile, IsJsonUnderALocaleWithADecimalComma) {
 #endif
 }
 
-std::string warnings;  // NOLINT: what warn() was given
+std::string warnings;  // what warn() was given
 
 TEST_F(TraceFile, ToAFullDiskIsNotLostSilently) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";

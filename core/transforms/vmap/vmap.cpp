@@ -17,19 +17,6 @@ namespace detail {
 
 namespace {
 
-const char* noun(const TreeNode& node) {
-  switch (node.kind) {
-    case TreeNode::list:
-      return "a list";
-    case TreeNode::map:
-      return "a map";
-    case TreeNode::fields:
-      return "a struct";
-    default:
-      return "an array";
-  }
-}
-
 // The axis of one leaf, and the entry of in_axes that gives it.
 struct LeafAxis {
   const InAxes* axis;

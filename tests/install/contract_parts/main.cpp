@@ -78,7 +78,7 @@ void donation(const Mesh& mesh) {
   Array y = f(std::move(x));
   CHECK(y.to_vector<float>()[7] == 14.f);
   try {
-    x + 1;  // NOLINT(bugprone-use-after-move): the point of it
+    x + 1;  // x was moved from: the point of it
     CHECK(false);
   } catch (const Error&) {
   }
