@@ -3,9 +3,9 @@
 #include "collectives/nccl/roll_call.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/step_label.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/stream.h"
 #include "cuda/device/completion.h"
-#include "cuda/device/stream.h"
 
 namespace shmap::nccl {
 

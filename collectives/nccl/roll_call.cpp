@@ -8,9 +8,9 @@
 #include "collectives/cross_table.h"
 #include "collectives/exchange_task.h"
 #include "core/processes/processes.h"
+#include "cuda/backend/capture.h"
+#include "cuda/backend/stream.h"
 #include "cuda/device/doubt.h"
-#include "cuda/device/stream.h"
-#include "cuda/graph/capture.h"
 
 namespace shmap::nccl {
 

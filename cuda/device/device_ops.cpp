@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda/device/host_copy.h"
+#include "cuda/device/host_reads.h"
 #include "cuda/device/staged_link.h"
 #include "cuda/kernels/combine.h"
 #include "cuda/kernels/copy.h"
@@ -47,6 +48,7 @@ void register_cuda_device_ops() {
   ops.copy_between_spaces = cuda::copy_between_spaces;
   ops.host_to_device = cuda::host_to_device;
   ops.device_to_host = cuda::device_to_host;
+  ops.read_on_host = cuda::read_on_host;
 }
 
 }  // namespace shmap

@@ -7,8 +7,9 @@
 
 #include "core/device/backend.h"
 #include "cuda/device/pinned.h"
-#include "cuda/device/stream.h"
+#include "cuda/device/running_task.h"
 #include "cuda/driver/error.h"
+#include "cuda/driver/kept.h"
 
 namespace shmap {
 
@@ -80,7 +81,5 @@ void read_on_host(std::span<const HostRead> values, const Ref<HostReader>& reade
 }
 
 }  // namespace cuda
-
-void register_cuda_host_reads() { device_ops(DeviceKind::cuda).read_on_host = cuda::read_on_host; }
 
 }  // namespace shmap

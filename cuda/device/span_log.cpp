@@ -4,7 +4,6 @@
 
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
-#include "cuda/device/stream.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 
@@ -69,13 +68,13 @@ std::shared_ptr<const TimeBase> SpanLog::base(int gpu) {
   return bases_.insert_or_assign(gpu, made).first->second;
 }
 
-Span SpanLog::begin(const Task& task, std::span<CudaStream* const> streams, cudaStream_t native,
-                    bool captured) {
+Span SpanLog::begin(const Task& task, int gpu, std::vector<std::pair<int, StreamRole>> places,
+                    cudaStream_t native, bool captured) {
   Span span;
   span.name = task.name;
   span.bytes = task.bytes;
-  span.gpu = streams.front()->queue().gpu();
-  for (const CudaStream* s : streams) span.places.emplace_back(s->device_index(), s->role());
+  span.gpu = gpu;
+  span.places = std::move(places);
   auto from = base(span.gpu);
   if (!captured) span.base = std::move(from);
   span.begin = take(span.gpu);

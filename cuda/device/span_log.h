@@ -6,15 +6,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "core/device/stream.h"
 
 namespace shmap::cuda {
-
-class CudaStream;
 
 // An event of a GPU whose host time is known to some microseconds.
 struct TimeBase {
@@ -50,9 +47,10 @@ class SpanLog {
   void set_base_ns(std::int64_t ns) noexcept { base_ns_ = ns; }  // for tests
   void close() noexcept;                                         // returns all events
 
-  // Records the beginning of a task in the stream; in a capture, as a node of the graph.
-  Span begin(const Task& task, std::span<CudaStream* const> streams, cudaStream_t native,
-             bool captured);
+  // Records the beginning of a task in the stream `native` of that GPU; in a capture, as a node of
+  // the graph. `places`: see Span.
+  Span begin(const Task& task, int gpu, std::vector<std::pair<int, StreamRole>> places,
+             cudaStream_t native, bool captured);
   void end(Span& span, cudaStream_t native, bool captured);
   // Adds the span of a task that ran outside of graphs, for deliver().
   void add(Span span);

@@ -8,9 +8,10 @@
 
 #include "core/base/env.h"
 #include "cuda/device/pinned.h"
-#include "cuda/device/stream.h"
+#include "cuda/device/running_task.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
+#include "cuda/driver/kept.h"
 #include "cuda/kernels/copy.h"
 #include "shmap/error.h"
 

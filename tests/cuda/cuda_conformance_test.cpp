@@ -1,5 +1,5 @@
 // The conformance suite of the device layer on CUDA.
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/host_copy.h"
 #include "cuda/kernels/copy.h"
 #include "cuda/kernels/elementwise.h"

@@ -16,11 +16,11 @@
 
 #include "core/device/timeline.h"
 #include "core/runtime/device_ops.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/graph.h"
 #include "cuda/device/host_copy.h"
 #include "cuda/device/host_reads.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/graph/graph.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
 #include "tests/cuda/on_simulator/simulator_calls.h"

@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "core/device/timeline.h"
-#include "cuda/device/backend.h"
-#include "cuda/device/stream.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/stream.h"
+#include "cuda/device/running_task.h"
 #include "cuda/driver/gpus.h"
 #include "cuda/kernels/cublaslt_gemm.h"
 #include "cuda_sim.h"
@@ -187,10 +188,24 @@ TEST_F(DriverRules, OnlyCopiesGoToStreamsOfAnotherGpu) {
 }
 
 TEST_F(DriverRules, AGraphOfSeveralGpusIsTakenWhereTheDriverTakesIt) {
-  open("cuda");
-  ASSERT_EQ(backend->devices().size(), 2u);
-  const CaptureScope capture(*backend);
-  EXPECT_FALSE(captures_graph_of_one_gpu());
+  // What a captured task is told.
+  const auto in_graph_of_one_gpu = [&] {
+    bool of_one_gpu = false;
+    open("cuda");
+    EXPECT_EQ(backend->devices().size(), 2u);
+    const CaptureScope capture(*backend);
+    host(device().compute, [&](void*) { of_one_gpu = captures_graph_of_one_gpu(); });
+    return of_one_gpu;
+  };
+  EXPECT_FALSE(in_graph_of_one_gpu());
+  backend.reset();
+  setenv("SHMAP_SIM_GRAPHS", "one_gpu", 1);  // a driver that does not take it
+  shmap_sim::reset();
+  EXPECT_TRUE(in_graph_of_one_gpu());
+  backend.reset();
+  unsetenv("SHMAP_SIM_GRAPHS");
+  shmap_sim::reset();
+  EXPECT_FALSE(captures_graph_of_one_gpu());  // outside of tasks
 }
 
 // ----------------------------------------------------------------------------------------- waits

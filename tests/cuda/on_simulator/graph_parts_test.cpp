@@ -15,10 +15,10 @@
 
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/graph.h"
 #include "cuda/device/launch_thread.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/graph/graph.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
 #include "tests/cuda/on_simulator/simulator_calls.h"

@@ -1,4 +1,4 @@
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,11 +6,11 @@
 #include "core/base/env.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
+#include "cuda/backend/graph.h"
 #include "cuda/device/completion.h"
 #include "cuda/device/staged_link.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/graph/graph.h"
 #include "shmap/error.h"
 
 namespace shmap {

@@ -15,10 +15,10 @@
 #include "core/device/graph.h"
 #include "core/device/stream.h"
 #include "core/runtime/launch.h"
+#include "cuda/backend/recording.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/span_log.h"
 #include "cuda/driver/kept.h"
-#include "cuda/graph/recording.h"
 
 namespace shmap::cuda {
 
@@ -98,6 +98,7 @@ class Capture : public KeptByCapture {
   RecordedAt place_of(const Node& node);
   std::int32_t balanced(const Node& node, std::int32_t earliest);
   bool rehearses();
+  Span begin_span(const Node& node, cudaStream_t native);
   void record_task(Node& node);
   void record_each(std::span<Node> nodes);
 

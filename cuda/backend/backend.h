@@ -11,15 +11,15 @@
 #include "core/device/failure_log.h"
 #include "core/device/spec.h"
 #include "core/runtime/launch.h"
+#include "cuda/backend/capture.h"
+#include "cuda/backend/stream.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/graph_choice.h"
 #include "cuda/device/launch_thread.h"
 #include "cuda/device/memory.h"
 #include "cuda/device/queue.h"
 #include "cuda/device/span_log.h"
-#include "cuda/device/stream.h"
 #include "cuda/driver/health.h"
-#include "cuda/graph/capture.h"
 
 namespace shmap::cuda {
 

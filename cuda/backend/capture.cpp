@@ -1,4 +1,4 @@
-#include "cuda/graph/capture.h"
+#include "cuda/backend/capture.h"
 
 #include <algorithm>
 #include <string>
@@ -8,8 +8,8 @@
 #include "core/device/fork_guard.h"
 #include "core/device/plan_memory.h"
 #include "core/device/timeline.h"
-#include "cuda/device/backend.h"
-#include "cuda/device/stream.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/stream.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "shmap/error.h"
@@ -172,6 +172,11 @@ RecordedAt Capture::place_of(const Node& node) {
   return place;
 }
 
+Span Capture::begin_span(const Node& node, cudaStream_t native) {
+  return backend_->spans().begin(node.task, node.streams.front()->queue().gpu(),
+                                 places_of(node.streams), native, /*captured=*/true);
+}
+
 void Capture::record_task(Node& node) {
   node.place = place_of(node);
   if (node.place.runs_directly()) return;
@@ -187,7 +192,7 @@ void Capture::record_task(Node& node) {
   const GpuScope gpu(node.streams.front()->queue().gpu());
   const bool timed = timeline_sink() != nullptr;
   cudaStream_t native = recording.native(lane);
-  if (timed) node.span = backend_->spans().begin(node.task, node.streams, native, true);
+  if (timed) node.span = begin_span(node, native);
   Recording* const outer = std::exchange(running_, &recording);
   const Ref<Failure> failure = backend_->run(node.task, *node.streams.front(), native);
   running_ = outer;
@@ -219,9 +224,7 @@ void Capture::record_each(std::span<Node> nodes) {
   const bool timed = timeline_sink() != nullptr;
   for (Node& node : nodes) {
     const GpuScope gpu(node.streams.front()->queue().gpu());
-    if (timed)
-      node.span = backend_->spans().begin(node.task, node.streams,
-                                          recording->native(node.place.lane), true);
+    if (timed) node.span = begin_span(node, recording->native(node.place.lane));
   }
   Node& first = nodes.front();
   const GpuScope gpu(first.streams.front()->queue().gpu());

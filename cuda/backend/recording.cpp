@@ -1,9 +1,9 @@
-#include "cuda/graph/recording.h"
+#include "cuda/backend/recording.h"
 
 #include <algorithm>
 
-#include "cuda/device/backend.h"
-#include "cuda/device/stream.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/stream.h"
 #include "cuda/driver/error.h"
 
 namespace shmap::cuda {

@@ -1,13 +1,13 @@
-#include "cuda/graph/graph_parts.h"
+#include "cuda/backend/graph_parts.h"
 
 #include <algorithm>
 #include <exception>
 #include <map>
 #include <utility>
 
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
+#include "cuda/backend/stream.h"
 #include "cuda/device/queue.h"
-#include "cuda/device/stream.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 

@@ -3,10 +3,12 @@
 #include <cuda_runtime_api.h>
 
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "core/device/stream.h"
+#include "cuda/backend/capture.h"
 #include "cuda/device/queue.h"
-#include "cuda/graph/capture.h"
 
 namespace shmap::cuda {
 
@@ -41,10 +43,7 @@ class CudaStream final : public Stream {
 // the first stream; another member joins the task when this is called.) Throws DeviceError.
 cudaStream_t native_in_group(Stream& member);
 
-// Whether this thread captures a program with a separate graph for each GPU.
-bool captures_graph_of_one_gpu() noexcept;
-
-// The health of the backend that runs the current task. Throws Error outside of tasks.
-Ref<Health> health_of_task();
+// The local devices and roles of streams, for SpanLog.
+std::vector<std::pair<int, StreamRole>> places_of(std::span<CudaStream* const> streams);
 
 }  // namespace shmap::cuda

@@ -1,5 +1,5 @@
 // CudaGraph: a captured program as one cudaGraph of all its GPUs, or as graphs of single GPUs
-// (cuda/graph/graph_parts.h).
+// (cuda/backend/graph_parts.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/device/graph.h"
-#include "cuda/graph/capture.h"
-#include "cuda/graph/graph_parts.h"
+#include "cuda/backend/capture.h"
+#include "cuda/backend/graph_parts.h"
 
 namespace shmap::cuda {
 

@@ -1,4 +1,4 @@
-#include "cuda/graph/graph.h"
+#include "cuda/backend/graph.h"
 
 #include <string>
 #include <utility>
@@ -6,7 +6,7 @@
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/completion.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
@@ -103,7 +103,8 @@ Ref<Failure> CudaGraph::launch_here() {
   } else if (timed) {
     Task task;
     task.name = "graph";
-    whole = backend_.spans().begin(task, streams_, queue_->stream(), /*captured=*/false);
+    whole = backend_.spans().begin(task, queue_->gpu(), places_of(streams_), queue_->stream(),
+                                   /*captured=*/false);
   }
   Ref<Failure> failure;
   cudaError_t code = cudaSuccess;

@@ -8,9 +8,9 @@
 
 #include "core/base/intrusive.h"
 #include "core/device/failure_log.h"
+#include "cuda/backend/capture.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/launch_thread.h"
-#include "cuda/graph/capture.h"
 
 namespace shmap::cuda {
 

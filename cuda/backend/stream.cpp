@@ -1,4 +1,4 @@
-#include "cuda/device/stream.h"
+#include "cuda/backend/stream.h"
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
@@ -10,8 +10,9 @@
 #include "core/device/fork_guard.h"
 #include "core/device/task_args.h"
 #include "core/device/timeline.h"
-#include "cuda/device/backend.h"
+#include "cuda/backend/backend.h"
 #include "cuda/device/completion.h"
+#include "cuda/device/running_task.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "shmap/error.h"
@@ -81,8 +82,6 @@ class GroupRun {
 
 thread_local constinit GroupRun* GroupRun::running = nullptr;
 
-thread_local constinit Health* running_health = nullptr;
-
 }  // namespace
 
 cudaStream_t native_in_group(Stream& member) {
@@ -92,14 +91,10 @@ cudaStream_t native_in_group(Stream& member) {
   throw Error("native_in_group: this thread runs no group task");
 }
 
-Ref<Health> health_of_task() {
-  if (running_health == nullptr) throw Error("health_of_task: this thread runs no task");
-  return Ref<Health>(running_health);
-}
-
-bool captures_graph_of_one_gpu() noexcept {
-  const Capture* capture = capture_of_thread();
-  return capture != nullptr && capture->graph_of_each_gpu();
+std::vector<std::pair<int, StreamRole>> places_of(std::span<CudaStream* const> streams) {
+  std::vector<std::pair<int, StreamRole>> places;
+  for (const CudaStream* s : streams) places.emplace_back(s->device_index(), s->role());
+  return places;
 }
 
 Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
@@ -170,7 +165,8 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
     const bool timed = timeline_sink() != nullptr;
     std::vector<Span> spans;
     for (std::size_t i = 0; timed && i < mine.size(); ++i)
-      spans.push_back(spans_.begin(task, {&mine[i], 1}, mine[i]->queue().stream(), false));
+      spans.push_back(spans_.begin(task, mine[i]->queue().gpu(), places_of({&mine[i], 1}),
+                                   mine[i]->queue().stream(), false));
     {
       GroupRun group(mine.front()->queue(), /*apart=*/true);
       failure = run(task, *mine.front(), mine.front()->queue().stream());
@@ -232,7 +228,8 @@ Ref<Failure> CudaBackend::run_in(std::span<CudaStream* const> streams, const Tas
   const GpuScope gpu(queue.gpu());
   const bool timed = timeline_sink() != nullptr;
   Span span;
-  if (timed) span = spans_.begin(task, streams, queue.stream(), /*captured=*/false);
+  if (timed)
+    span = spans_.begin(task, queue.gpu(), places_of(streams), queue.stream(), /*captured=*/false);
   Ref<Failure> failure;
   if (streams.size() == 1) {
     failure = run(task, *streams.front(), queue.stream());
@@ -265,7 +262,8 @@ int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {
 
 Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t native) noexcept {
   const char* outer = std::exchange(detail::thread_state.task, task.name);
-  Health* const outer_health = std::exchange(running_health, health_.get());
+  const Capture* const capture = capture_of_thread();
+  const RunningTask running(*health_, capture != nullptr && capture->graph_of_each_gpu());
   Ref<Failure> failure;
   const NamedRange range(task.name);
   try {
@@ -284,7 +282,6 @@ Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t nat
       if (code != cudaSuccess) cudaGetLastError();
     }
   }
-  running_health = outer_health;
   detail::thread_state.task = outer;
   return failure;
 }
