@@ -50,6 +50,7 @@ class Shmap(ConanFile):
         toolchain.variables["SHMAP_BUILD_BENCH"] = False
         toolchain.variables["SHMAP_BUILD_EXAMPLES"] = False
         toolchain.variables["SHMAP_WERROR"] = False
+        toolchain.variables["SHMAP_UNITY"] = True  # half of the time: nobody edits sources there
         toolchain.variables["SHMAP_WITH_CUDA"] = "ON" if self.options.with_cuda else "OFF"
         toolchain.generate()
         CMakeDeps(self).generate()
