@@ -38,9 +38,9 @@ constexpr Variable kTable[] = {
     {Var::fault, "SHMAP_FAULT", Kind::text, "", "point[@device][#n]:action, comma separated",
      "makes something go wrong, for tests", 0, 0},
     {Var::check_nans, "SHMAP_CHECK_NANS", Kind::flag, "0", kFlagForms,
-     "waits for each op, and throws where a result holds a NaN", 0, 1},
+     "waits for each op, and throws where a result holds a NaN", 0, 1, true},
     {Var::check_captures, "SHMAP_CHECK_CAPTURES", Kind::flag, "0", kFlagForms,
-     "jit traces at every call, and throws where a captured value changed", 0, 1},
+     "jit traces at every call, and throws where a captured value changed", 0, 1, true},
     {Var::check_keys, "SHMAP_CHECK_KEYS", Kind::flag, "0", kFlagForms,
      "throws where a random key is used a second time", 0, 1},
     {Var::explain_retrace, "SHMAP_EXPLAIN_RETRACE", Kind::flag, "0", kFlagForms,
@@ -48,7 +48,7 @@ constexpr Variable kTable[] = {
     {Var::dump, "SHMAP_DUMP", Kind::text, "", "a folder", "jit writes its programs and plans there",
      0, 0},
     {Var::jit_cache, "SHMAP_JIT_CACHE", Kind::integer, "256", "a count from 1 to 1000000",
-     "how many programs each jit function keeps: those that were called last", 1, 1e6},
+     "how many programs each jit function keeps: those that were called last", 1, 1e6, true},
     {Var::cublaslt_path, "SHMAP_CUBLASLT_PATH", Kind::text, "", kPathForms,
      "the cuBLASLt that GPUs' matrix products are done by; unset: the system's", 0, 0},
     {Var::nccl_path, "SHMAP_NCCL_PATH", Kind::text, "", kPathForms,
@@ -62,41 +62,42 @@ constexpr Variable kTable[] = {
     {Var::cache_dir, "SHMAP_CACHE_DIR", Kind::text, "", "a folder, or off",
      "where compiled kernels are kept for the next process; unset: ~/.cache/shmap", 0, 0},
     {Var::communicator, "SHMAP_COMMUNICATOR", Kind::choice, "auto", "auto, in_process, nccl",
-     "what carries collectives; auto: by the devices and the operation", 0, 0},
+     "what carries collectives; auto: by the devices and the operation", 0, 0, true},
     {Var::graphs, "SHMAP_GRAPHS", Kind::choice, "auto", "auto, one, per_gpu",
      "what a plan of several GPUs is replayed as: one graph of all, or one for each GPU; auto: one "
      "where the driver takes it",
-     0, 0},
+     0, 0, true},
     {Var::link, "SHMAP_LINK", Kind::choice, "direct", "direct, staged",
-     "how copies go between memory spaces of GPUs: directly, or through pinned host memory", 0, 0},
+     "how copies go between memory spaces of GPUs: directly, or through pinned host memory", 0, 0,
+     true},
     {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,
-     "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
+     "GPUs' matrix products of f32 round their operands to TF32", 0, 1, true},
     {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,
      "a GPU's first product of each size measures a few algorithms; off: it takes the first", 0, 1},
     {Var::attention, "SHMAP_ATTENTION", Kind::flag, "1", kFlagForms,
-     "attention is one kernel, where the devices have it; off: operations one by one", 0, 1},
+     "attention is one kernel, where the devices have it; off: operations one by one", 0, 1, true},
     {Var::attention_kernel, "SHMAP_ATTENTION_KERNEL", Kind::choice, "auto",
      "auto, own, cudnn, cudnn_unordered",
      "what computes attention on GPUs; auto: the faster one, measured; cudnn: cuDNN where it can; "
      "cudnn_unordered: also where the bits may differ from run to run",
-     0, 0},
+     0, 0, true},
     {Var::fuse_products, "SHMAP_FUSE_PRODUCTS", Kind::flag, "1", kFlagForms,
      "jit makes a GPU's matrix product and what is added to it, its activation or the update "
      "that it is one call",
-     0, 1},
+     0, 1, true},
     {Var::overlap, "SHMAP_OVERLAP", Kind::choice, "auto", "auto, none, ring, two_rings",
      "the form of overlapped products that are asked for as automatic, and of those that jit "
      "finds; "
      "auto: by a model of the devices",
-     0, 0},
+     0, 0, true},
     {Var::find_overlap, "SHMAP_FIND_OVERLAP", Kind::flag, "1", kFlagForms,
      "jit makes products of gathered operands, and products that are summed and scattered, "
      "overlapped ones where that pays",
-     0, 1},
+     0, 1, true},
     {Var::rematerialize, "SHMAP_REMATERIALIZE", Kind::flag, "1", kFlagForms,
      "jit computes values later, and elementwise ones again, where keeping them would raise a "
      "program's peak of memory",
-     0, 1},
+     0, 1, true},
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},
@@ -251,6 +252,13 @@ double seconds(Var var) {
   const Variable& v = row(var);
   const char* value = raw(v);
   return to_seconds(v, value != nullptr ? value : v.default_value);
+}
+
+std::string setting(const Variable& v) {
+  const char* value = raw(v);
+  if (value == nullptr) value = v.default_value;
+  const std::string text = v.kind == Kind::flag ? (to_flag(v, value) ? "1" : "0") : value;
+  return std::string(v.name) + "=" + text;
 }
 
 void check() {

@@ -51,6 +51,9 @@ struct Variable {
   const char* forms;          // the accepted forms, for error texts; of a choice, one of its words
   const char* doc;
   double min, max;  // of integer, bytes, seconds
+  // Whether it must be the same in all processes of a job: it changes what programs compute or
+  // communicate.
+  bool same = false;
 };
 
 std::span<const Variable> table();
@@ -63,6 +66,9 @@ bool flag(Var);             // 0 1 false true off on no yes
 std::int64_t integer(Var);  // -1 if unset and without a default
 std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 if unset
 double seconds(Var);
+// "NAME=value", with the default where it is unset; flags as 0 or 1, so that equal texts are equal
+// settings.
+std::string setting(const Variable& variable);
 
 // Throws ValueError if the environment has a SHMAP_ variable that is not in the table (and names
 // the nearest one) or a value that cannot be parsed. Names that start with SHMAP_TEST_,

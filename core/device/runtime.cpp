@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <ostream>
 #include <vector>
@@ -85,17 +84,10 @@ void join_processes(const Options& options) {
   put(card.devices, devices);
   card.kind = static_cast<std::int32_t>(spec.kind);
   card.count = devices_of_each(spec);
-  // The values of the variables that change which collectives a program runs, or how.
   std::string environment;
-  for (const env::Var var : {env::Var::communicator, env::Var::check_nans, env::Var::check_captures,
-                             env::Var::attention, env::Var::fuse_products}) {
-    for (const env::Variable& row : env::table()) {
-      if (row.var != var) continue;
-      const char* set = std::getenv(row.name);
-      environment += (environment.empty() ? "" : " ") + std::string(row.name) + "=" +
-                     (set != nullptr && *set != '\0' ? set : row.default_value);
-    }
-  }
+  for (const env::Variable& row : env::table())
+    if (row.same) environment += (environment.empty() ? "" : " ") + env::setting(row);
+  if (environment.size() >= sizeof card.environment) throw Error("the environment has no room");
   put(card.environment, environment);
   Processes::join(job, card, []() noexcept {
     const Runtime* runtime = detail::the_runtime.load(std::memory_order_acquire);

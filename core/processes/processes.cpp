@@ -2,10 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "core/base/env.h"
+#include "core/base/fault.h"
 #include "core/processes/end_watch.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
@@ -22,6 +26,23 @@ namespace {
                          const std::string& theirs, const std::string& first, const char* remedy) {
   throw DeviceError("the processes of the job differ in " + what + ": " + peers.text(process) +
                     " has " + theirs + ", and " + peers.text(0) + " has " + first + ". " + remedy);
+}
+
+// Of two lists of words, those that are not the same at one place.
+std::pair<std::string, std::string> differing(std::string_view a, std::string_view b) {
+  std::pair<std::string, std::string> found;
+  const auto next = [](std::string_view& text) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    return word;
+  };
+  while (!a.empty() || !b.empty()) {
+    const std::string_view one = next(a), other = next(b);
+    if (one == other) continue;
+    found.first.append(found.first.empty() ? "" : " ").append(one);
+    found.second.append(found.second.empty() ? "" : " ").append(other);
+  }
+  return found;
 }
 
 NodeLink::Carries carries() {
@@ -48,6 +69,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
                       "PMI_FD): start them with OpenMPI's mpirun, or with srun --mpi=pmix; or set "
                       "SHMAP_ALONE=1 where each process is to work for itself.");
   }
+  fault::point("start", job.rank);
   const double warn_sec = env::seconds(env::Var::collective_warn_sec);
   const double timeout_sec = env::seconds(env::Var::collective_timeout_sec);
   const StartWatch watch(job, warn_sec, timeout_sec);
@@ -92,8 +114,8 @@ void Processes::agree(const StartCard& card) {
              "SHMAP_DEVICES=cpu:2) or in init's Options.");
     }
     if (std::strcmp(c.environment, first.environment) != 0) {
-      refuse(*peers_, p, "environment variables", std::string("\"") + c.environment + "\"",
-             std::string("\"") + first.environment + "\"",
+      const auto [theirs, ours] = differing(c.environment, first.environment);
+      refuse(*peers_, p, "environment variables", theirs, ours,
              "Give all of them the same (mpirun -x NAME=value).");
     }
   }
@@ -102,6 +124,12 @@ void Processes::agree(const StartCard& card) {
 bool Processes::part() noexcept {
   if (!parted_) {
     parted_ = true;
+    try {
+      fault::point("finish", rank());
+    } catch (const std::exception& e) {
+      exchanges_->give_up(std::string("cannot end: ") + e.what());
+      return false;
+    }
     // Tasks of collectives may still be queued: this process does not read their results, but other
     // processes do.
     finish_();

@@ -17,11 +17,11 @@ namespace shmap {
 // What must be the same in all processes; each process sends it at start.
 struct StartCard {
   PeerCard peer;
-  char version[32] = {};       // of the library
-  char devices[64] = {};       // the device string
-  std::int32_t kind = 0;       // of devices
-  std::int32_t count = 0;      // of devices
-  char environment[512] = {};  // variables that affect what is communicated
+  char version[32] = {};        // of the library
+  char devices[64] = {};        // the device string
+  std::int32_t kind = 0;        // of devices
+  std::int32_t count = 0;       // of devices
+  char environment[1024] = {};  // variables that must be the same, as "NAME=value NAME=value"
 };
 
 class Processes {

@@ -94,6 +94,62 @@ TEST_F(EnvTest, ThePageHasARowForEachVariable) {
   for (const auto& [name, value] : rows) ADD_FAILURE() << name << " is no variable of the library";
 }
 
+// A new variable is either the same in all processes, or stands here.
+TEST_F(EnvTest, WhatChangesProgramsMustBeTheSameInAllProcesses) {
+  const std::set<std::string> own = {
+      "SHMAP_DEVICES",  // compared by their number and kind
+      "SHMAP_EXECUTOR",
+      "SHMAP_WORKERS",
+      "SHMAP_MEMORY_LIMIT",
+      "SHMAP_COLLECTIVE_WARN_SEC",
+      "SHMAP_COLLECTIVE_TIMEOUT_SEC",
+      "SHMAP_FAULT",
+      "SHMAP_CHECK_KEYS",
+      "SHMAP_EXPLAIN_RETRACE",
+      "SHMAP_DUMP",
+      "SHMAP_CUBLASLT_PATH",
+      "SHMAP_NCCL_PATH",
+      "SHMAP_NVRTC_PATH",
+      "SHMAP_CUDNN_PATH",
+      "SHMAP_MPI_PATH",
+      "SHMAP_CACHE_DIR",
+      "SHMAP_TIME_GEMMS",
+      "SHMAP_ALONE",
+      "SHMAP_SHARED_MEMORY"};  // agreed upon by the processes of a node
+  std::set<std::string> same;
+  for (const Variable& v : table()) {
+    EXPECT_NE(v.same, own.contains(v.name)) << v.name;
+    if (v.same) same.insert(v.name);
+  }
+  std::ifstream file(SHMAP_ENVIRONMENT_PAGE);
+  std::set<std::string> documented;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("The same in all processes of a job must be ")) continue;
+    for (std::size_t at = 0; (at = line.find("`SHMAP_", at)) != line.npos;) {
+      const std::size_t end = line.find('`', at + 1);
+      documented.insert(line.substr(at + 1, end - at - 1));
+      at = end + 1;
+    }
+  }
+  EXPECT_EQ(documented, same);
+}
+
+TEST_F(EnvTest, ASettingIsOneTextForOneMeaning) {
+  const auto setting_of = [](const char* name) {
+    for (const Variable& v : table())
+      if (std::string(v.name) == name) return setting(v);
+    return std::string();
+  };
+  EXPECT_EQ(setting_of("SHMAP_TF32"), "SHMAP_TF32=0");
+  for (const char* yes : {"1", "true", "ON"}) {
+    set("SHMAP_TF32", yes);
+    EXPECT_EQ(setting_of("SHMAP_TF32"), "SHMAP_TF32=1");
+  }
+  EXPECT_EQ(setting_of("SHMAP_OVERLAP"), "SHMAP_OVERLAP=auto");
+  set("SHMAP_OVERLAP", "ring");
+  EXPECT_EQ(setting_of("SHMAP_OVERLAP"), "SHMAP_OVERLAP=ring");
+}
+
 TEST_F(EnvTest, ReadsEachKind) {
   EXPECT_EQ(bytes(Var::memory_limit), -1);
   for (const auto& [given, wanted] : {std::pair{"0", std::int64_t{0}},
