@@ -13,6 +13,7 @@ struct Launcher {
   const char* size;  // the variable with the number of processes
   const char* rank;  // the variable with this process's rank
   const char* node_rank;
+  const char* node_size;  // or null
   const char* mark;  // a variable that must be set too, where `size` and `rank` are common names;
                      // or null
 };
@@ -22,11 +23,12 @@ struct Launcher {
 // SLURM_NTASKS is also set in a batch script, which is one process.
 constexpr Launcher kLaunchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-     nullptr},
-    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", nullptr},
-    {"mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr},
-    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", nullptr},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
+    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK",
+     "MV2_COMM_WORLD_LOCAL_SIZE", nullptr},
+    {"mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr},
+    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", nullptr, nullptr},
 };
 
 // -1 where the variable is unset or not a number.
@@ -58,6 +60,7 @@ Job job_of_environment() {
     job.size = size;
     job.rank = number_in(launcher.rank);
     job.node_rank = number_in(launcher.node_rank);
+    if (launcher.node_size != nullptr) job.node_size = number_in(launcher.node_size);
     job.launcher = launcher.name;
     job.variable = std::string(launcher.size) + "=" + std::to_string(size);
     return job;

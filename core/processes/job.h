@@ -11,6 +11,8 @@ struct Job {
   int rank = 0;             // this process's rank; -1 where the launcher does not give it
   int node_rank = -1;       // rank among the processes of its node; -1 where the launcher does not
                             // give it
+  int node_size = -1;       // number of processes of its node; -1 where the launcher does not give
+                            // it
   std::string launcher;     // "mpirun"
   std::string variable;     // the variable and value that say so: "OMPI_COMM_WORLD_SIZE=4"
   bool has_server = false;  // the launcher left an address by which the processes can meet

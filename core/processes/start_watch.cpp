@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/signals_blocked.h"
@@ -26,9 +27,12 @@ namespace {
 
 constexpr double kLeastWarnSec = 5;
 constexpr std::chrono::milliseconds kEndingTime{50};
+constexpr const char* kRule =
+    "Every process of a job must use devices. A program that is to run alone within a job sets "
+    "SHMAP_ALONE=1";
+constexpr double kLooksEverySec = 1;  // for processes that have ended
 constexpr double kStartFactor = 2;  // times the timeout: joining includes the start of MPI and the
                                     // loading of each process
-                                    // each process
 
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -71,30 +75,63 @@ bool is_stopped(const std::string& process) {
          (text[end + 2] == 'T' || text[end + 2] == 't');
 }
 
+int number_in(std::string_view text) {
+  int n = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  return error == std::errc() && end == text.data() + text.size() ? n : -1;
+}
+
+std::string environment_of(int pid) {
+  return contents("/proc/" + std::to_string(pid) + "/environ");
+}
+
+int parent_of(int pid) {
+  const std::string text = contents("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t end = text.rfind(") ");  // "7 (name) S 1 ..."
+  if (end == text.npos || end + 4 >= text.size()) return 0;
+  const std::string_view rest = std::string_view(text).substr(end + 4);
+  return number_in(rest.substr(0, rest.find(' ')));
+}
+
+// Whether the launcher can be seen: the nearest ancestor that is not of the job. Where each process
+// has a container of its own it cannot, and neither can the other processes.
+bool sees_launcher(std::string_view job) {
+  for (int pid = getppid(); pid > 1; pid = parent_of(pid)) {
+    const std::string environment = environment_of(pid);
+    if (!environment.empty() && value_in(environment, "PMIX_NAMESPACE") != job) return true;
+  }
+  return false;
+}
+
+struct Rank {
+  int pid = 0;
+  bool come = false;
+};
+
+// The ranks of the job that have a process on this node. Child processes of a process of the job
+// inherit its environment: a rank has arrived if any process with its environment has; the oldest
+// one is named.
+std::map<int, Rank> ranks_on_this_node(const char* job) {
+  std::map<int, Rank> ranks;
+  for (const std::string& name : names_in("/proc")) {
+    const int pid = number_in(name);
+    if (pid < 0) continue;
+    const std::string environment = contents("/proc/" + name + "/environ");
+    const int rank = number_in(value_in(environment, "PMIX_RANK"));
+    if (rank < 0 || value_in(environment, "PMIX_NAMESPACE") != job) continue;
+    Rank& known = ranks[rank];
+    if (known.pid == 0 || pid < known.pid) known.pid = pid;
+    known.come = known.come || has_come("/proc/" + name);
+  }
+  return ranks;
+}
+
 }  // namespace
 
 std::string missing_on_this_node() {
   const char* const job = std::getenv("PMIX_NAMESPACE");
   if (job == nullptr) return "";
-  struct Rank {
-    int pid = 0;
-    bool come = false;
-  };
-  // Child processes of a process of the job inherit its environment. A rank has arrived if any
-  // process with its environment has; the oldest one is named.
-  std::map<int, Rank> ranks;
-  for (const std::string& name : names_in("/proc")) {
-    int pid = 0, rank = 0;
-    const char* const end = name.data() + name.size();
-    if (std::from_chars(name.data(), end, pid).ptr != end) continue;
-    const std::string environment = contents("/proc/" + name + "/environ");
-    const std::string_view text = value_in(environment, "PMIX_RANK");
-    if (text.empty() || value_in(environment, "PMIX_NAMESPACE") != job) continue;
-    std::from_chars(text.data(), text.data() + text.size(), rank);
-    Rank& known = ranks[rank];
-    if (known.pid == 0 || pid < known.pid) known.pid = pid;
-    known.come = known.come || has_come("/proc/" + name);
-  }
+  std::map<int, Rank> ranks = ranks_on_this_node(job);
   std::erase_if(ranks, [](const auto& rank) { return rank.second.come; });
   if (ranks.empty()) return "";
   // A process that is ending may lose the thread of that name before its other threads: it
@@ -108,6 +145,21 @@ std::string missing_on_this_node() {
                            is_stopped(process) ? ", which a signal has stopped" : "");
   }
   return missing;
+}
+
+std::string ended_on_this_node(const Job& job) {
+  const char* const name = std::getenv("PMIX_NAMESPACE");
+  if (name == nullptr || job.node_size <= 0 || !sees_launcher(name)) return "";
+  const std::map<int, Rank> ranks = ranks_on_this_node(name);
+  const int ended = job.node_size - static_cast<int>(ranks.size());
+  if (ended <= 0) return "";
+  if (job.node_size != job.size)  // which ranks this node has is not known
+    return fmt::format("{} of the {} processes of this node {}", ended, job.node_size,
+                       ended == 1 ? "has" : "have");
+  std::string text;
+  for (int rank = 0; rank < job.size; ++rank)
+    if (!ranks.contains(rank)) text += fmt::format("{}process {}", text.empty() ? "" : ", ", rank);
+  return text + (ended == 1 ? " has" : " have");
 }
 
 StartWatch::StartWatch(const Job& job, double warn_sec, double timeout_sec)
@@ -136,19 +188,30 @@ void StartWatch::watch() noexcept {
   prctl(PR_SET_NAME, kJoiningThread);
   try {
     WaitClock clock(warn_sec_, timeout_sec_);
+    double looked_at = 0;
+    std::string ended;
     while (!over_after(0.1)) {
       const WaitClock::Due due = clock.look();
+      // From kLeastWarnSec on, when the launcher has long started all: who has ended in two looks.
+      if (clock.seconds() > kLeastWarnSec && clock.seconds() > looked_at + kLooksEverySec) {
+        looked_at = clock.seconds();
+        const std::string before = std::exchange(ended, ended_on_this_node(job_));
+        if (!ended.empty() && ended == before) {
+          warn(fmt::format("{}, and {} ended without using a device.\n  {}. Giving up", job_.text(),
+                           ended, kRule));
+          _exit(1);
+        }
+      }
       if (due == WaitClock::Due::nothing) continue;
       const std::string missing = missing_on_this_node();
       const std::string what = fmt::format(
-          "{}, and has waited {:.1f} s for the other processes to start:{}\n"
-          "  Every process of a job must use devices. A program that is to run alone within a job "
-          "sets SHMAP_ALONE=1",
-          job_.text(), clock.seconds(),
+          "{}, and has waited {:.1f} s for the other processes to start:{}\n  {}", job_.text(),
+          clock.seconds(),
           missing.empty()
-              ? "\n  all processes of this node have started: a process of another node has "
-                "not used a device yet, or MPI cannot reach it"
-              : missing);
+              ? "\n  no process of this node is known not to have started: one of another node has "
+                "not used a device yet, or has ended, or MPI cannot reach it"
+              : missing,
+          kRule);
       if (due == WaitClock::Due::warning) {
         warn(what + " (SHMAP_COLLECTIVE_WARN_SEC)");
         continue;

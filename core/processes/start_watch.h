@@ -21,6 +21,7 @@ inline constexpr const char* kJoinedThread = "shmap-joined";
 // After warn_sec (and not before 5 s, since MPI itself takes a while) the thread warns, with the
 // processes of this node that have not used a device yet. After twice timeout_sec it repeats this
 // and ends the process with exit code 1, upon which the launcher ends the job. 0 seconds: never.
+// Where a process of this node has ended, it says so and ends the process after 6 s.
 class StartWatch {
  public:
   StartWatch(const Job& job, double warn_sec, double timeout_sec);
@@ -44,5 +45,10 @@ class StartWatch {
 // that has no thread of one of those names: "\n  process 3 (pid 1234) has not used a device yet".
 // "" where none is missing, or this cannot be determined.
 std::string missing_on_this_node();
+
+// The ranks of this node that have ended, with a verb: "process 1 has", or "2 of the 4 processes of
+// this node have" where other nodes have ranks too. "" where none has, or this cannot be
+// determined.
+std::string ended_on_this_node(const Job& job);
 
 }  // namespace shmap
