@@ -7,6 +7,7 @@
 #include <iterator>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/base/printable.h"
@@ -41,13 +42,22 @@ State& state() {
   return *s;
 }
 
-// All fault points; a fault at any other name would never happen.
-constexpr std::string_view kPoints[] = {"allocate", "collective", "kernel", "read"};
+// All fault points, and what the number after @ counts there; a fault at any other name would never
+// happen.
+constexpr std::pair<std::string_view, const char*> kPoints[] = {
+    {"allocate", "memory space"}, {"collective", "device"}, {"finish", "process"},
+    {"kernel", "device"},         {"read", "device"},       {"receive", "process"},
+    {"send", "process"},          {"start", "process"}};
+
+auto find_point(std::string_view name) {
+  return std::ranges::find(kPoints, name, &std::pair<std::string_view, const char*>::first);
+}
 
 [[noreturn]] void refuse(std::string_view given) {
   throw ValueError("fault \"" + printable(given) +
                    "\" cannot be read: accepted is point[@device][#n]:action with point allocate, "
-                   "collective, kernel or read, and action throw, stop, sleep, sleep=MILLISECONDS, "
+                   "collective, finish, kernel, read, receive, send or start, and action throw, "
+                   "stop, sleep, sleep=MILLISECONDS, "
                    "nan, oom or short_read; several are separated "
                    "by commas (SHMAP_FAULT)");
 }
@@ -74,7 +84,7 @@ Fault parse(std::string_view text) {
     fault.device = number<int>(where.substr(at + 1), text);
     where = where.substr(0, at);
   }
-  if (std::ranges::find(kPoints, where) == std::end(kPoints)) refuse(text);
+  if (find_point(where) == std::end(kPoints)) refuse(text);
   fault.point = where;
   if (what.starts_with("sleep=")) {
     fault.milliseconds = number<std::int64_t>(what.substr(6), text);
@@ -119,7 +129,10 @@ Action detail::reach(const char* point, int device) {
   }
   if (action == Action::throw_) {
     throw Error("fault injected at " + std::string(point) +
-                (device >= 0 ? " of device " + std::to_string(device) : "") + " (SHMAP_FAULT)");
+                (device >= 0 ? std::string(" of ") + find_point(point)->second + " " +
+                                   std::to_string(device)
+                             : "") +
+                " (SHMAP_FAULT)");
   }
   return action;
 }

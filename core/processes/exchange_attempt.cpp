@@ -8,6 +8,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/base/fault.h"
 #include "core/base/hash_text.h"
 #include "core/base/spin_lock.h"
 #include "core/processes/active_exchange.h"
@@ -289,8 +290,8 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
 
 bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   std::unique_lock lock(mutex_, std::try_to_lock);
-  // start() handles all unusual states.
-  if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
+  // start() handles all unusual states, and has the fault points.
+  if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_ || fault::armed()) return false;
   bool ended = false;
   try {
     ended = make_attempt(lock, exchange, attempt);
