@@ -1,6 +1,7 @@
 #include "shard_map/mapped.h"
 
 #include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
 #include "core/transforms/lowering/per_device.h"
 #include "shard_map/primitive.h"
 
@@ -20,6 +21,10 @@ std::vector<Array> run_mapped(MappedCall call) {
     const Array argument = std::move(call.in[i]);
     if (node_of(argument)->trace != 0)
       throw_escaped(*node_of(argument), "shard_map: an argument", call.source);
+    if (!call.mesh->fully_addressable()) {
+      compare_entering(argument, *call.in_shardings[i],
+                       "args[" + std::to_string(i) + "] of shard_map", call.source);
+    }
     blocks.push_back(trace.enter(argument, call.in_shardings[i], "an argument", call.source));
   }
   std::vector<Array> results;

@@ -4,6 +4,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
 #include "core/transforms/autodiff/transpose.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/per_device.h"
@@ -64,6 +65,8 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
     const std::string name = i < p.names.size() ? p.names[i] : "an argument";
     if (const std::string problem = other_devices(name, x, p.over); !problem.empty())
       throw ValueError("shard_map: " + problem + p.lines.text());
+    if (!p.over->fully_addressable())
+      compare_entering(x, *p.in[i], "args[" + std::to_string(i) + "] of shard_map", source);
     blocks.push_back(trace.enter(x, p.in[i], name, source));
   }
   TraceScope scope(trace);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/fault.h"
 #include "core/base/signals_blocked.h"
 #include "core/processes/active_exchange.h"
 #include "shmap/error.h"
@@ -118,7 +119,14 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
   bool waits = false;
   if (attempt == nullptr) shorten_naps();
   try {
+    std::string injected;
+    try {
+      fault::point("send", peers_.self());
+    } catch (const std::exception& e) {
+      injected = peers_.text(peers_.self()) + " cannot send: " + e.what();
+    }
     std::unique_lock lock(mutex_);
+    if (!injected.empty()) fail(injected, true);
     if (!fault_.empty() || stopped_) {
       ended.push(&end, error_for(exchange.label, exchange.number));
     } else {
@@ -385,6 +393,13 @@ std::byte* Exchanges::place_for(Active& active, std::size_t receive) {
 void Exchanges::match_or_keep(int from, const Message& message) {
   const Header& header = message.header();
   const Place place{header.space, header.number, header.round};
+  try {
+    fault::point("receive", peers_.self());
+  } catch (const std::exception& e) {
+    return fail(peers_.text(peers_.self()) + " cannot receive what " + peers_.text(from) +
+                    " sends: " + e.what(),
+                true);
+  }
   if (Active* active = find(place)) return accept(*active, from, message);
   const History& history = history_[header.space];
   if (const History::Done* done = find_done(history, header)) {
@@ -456,6 +471,9 @@ void Exchanges::handle(int from, const Message& message) {
     }
     case Kind::fault:
       return fail(text(), false);
+    case Kind::value:
+      if (fault_.empty()) take_value(from, header, text());
+      return;
     case Kind::ask:
       return answer(from, header);
     case Kind::answer:

@@ -101,6 +101,18 @@ class ExchangeEnd {
   ~ExchangeEnd() = default;
 };
 
+// A value that has to be the same in all processes of a mesh.
+struct SameValue {
+  enum class Role : std::int32_t { program, captured, argument, put };
+  Role role;
+  std::uint64_t space = 0;  // of the mesh
+  std::uint64_t key = 0;    // of the place in the user's program; what is reported for one key is
+                            // compared in the order of the reports
+  std::uint64_t hash = 0;   // of the value
+  std::uint32_t equations = 0;  // of a program
+  std::string what;  // for the error: "captured array 0 of type f32[4] of the function at a.cpp:12"
+};
+
 // Code that waits for other processes by other means than exchanges.
 class FaultListener {
  public:
@@ -168,6 +180,10 @@ class Exchanges {
   // Reports a failure outside of exchanges that concerns all processes: handled as a failure
   // detected here.
   void report(const std::string& text) noexcept;
+  // Reports this process's hash of a value, which the first of `processes` compares with its own: a
+  // difference is a failure of the job, and names both processes. Neither waits nor throws. The
+  // processes must report what belongs to one key in one order, so one thread of each does so.
+  void report_value(const SameValue& value, std::span<const int> processes) noexcept;
   // Writes a warning with the collectives that are under way and those that ended last; `why` is
   // its first line. Writes nothing after a failure, since the failure wrote this list already.
   void write_record(const char* why) noexcept;
@@ -194,7 +210,7 @@ class Exchanges {
   };
   // on_board: the parcels are on the sender's board, and `front` begins with the number of the
   // entry.
-  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board };
+  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board, value };
   static constexpr std::size_t kFrontBytes = 32;
   // The members up to and including `front` are the first cache line of a message in memory. Where
   // both sides do the same, only this line is read.
@@ -341,6 +357,23 @@ class Exchanges {
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
   void fail(const std::string& text, bool tell);
   void end_all(EndedList& ended);
+  // A report of a value's hash, and those with one key: how many this process has made, its own
+  // that others are still to be compared with, by their count, and those of others that came
+  // before.
+  struct Report {
+    std::uint64_t hash = 0;
+    std::uint32_t equations = 0;
+    std::string what;
+    int awaited = 0;  // reports of others
+  };
+  struct ValuePlace {
+    std::uint32_t reported = 0;
+    std::map<std::uint32_t, Report> mine;
+    std::map<std::pair<std::uint32_t, int>, Report> early;  // by count and process
+  };
+  void take_value(int from, const Header& header, std::string what);
+  void compare(ValuePlace& place, std::uint32_t time, int from, SameValue::Role role,
+               const Report& theirs);
   void look_at_clocks();
   void look_at_peers();
   void ask_late(Active& active);
@@ -391,6 +424,7 @@ class Exchanges {
                                                   // the exchange; by sender
   std::unordered_map<std::uint64_t, History> history_;  // by space; attempts keep pointers into it
   std::uint64_t done_count_ = 0;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ValuePlace> values_;  // by space and key
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;

@@ -108,6 +108,12 @@ void at_start(const std::string& fault) {
   } else if (fault == "environment") {
     now("fault");
     set("SHMAP_CHECK_NANS", "1");
+  } else if (fault == "environment_overlap") {
+    now("fault");
+    set("SHMAP_OVERLAP", "ring");
+  } else if (fault == "end_at_start") {
+    now("fault");
+    std::exit(0);
   } else if (fault == "version") {
     now("fault");
     set("SHMAP_MPI_PATH", folder() / "libprocess_other_version.so");
@@ -132,13 +138,40 @@ bool run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   } else if (fault == "captured") {
     const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
     sums([=](Array b) { return b * scale; })(x).block_until_ready();
+  } else if (fault == "captured_large") {
+    Array scale = ones({100'000});
+    if (otherwise) scale = concatenate({ones({99'999}), full({1}, 3.f)}, 0);
+    const auto f = jit(shard_map([=](Array b) { return b + max(scale); }, mesh, {P("i")}, P("i")));
+    f(x).block_until_ready();
+  } else if (fault == "literal_alone") {
+    const float scale = otherwise ? 3.f : 2.f;
+    jit(shard_map([=](Array b) { return b * scale; }, mesh, {P("i")}, P("i")))(x)
+        .block_until_ready();
+  } else if (fault == "argument" || fault == "argument_of_body") {
+    const auto f =
+        shard_map([](Array b, Array s) { return psum(b * s, "i"); }, mesh, {P("i"), P()}, P());
+    const Array scale(otherwise ? 3.f : 2.f);
+    (fault == "argument" ? jit(f)(x, scale) : f(x, scale)).block_until_ready();
+  } else if (fault == "closed_over") {
+    const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
+    shard_map([=](Array b) { return b * scale; }, mesh, {P("i")}, P("i"))(x).block_until_ready();
+  } else if (fault == "put") {
+    const std::vector<float> data = {1.f, otherwise ? 3.f : 2.f};
+    device_put(array<float>(data, {2}), NamedSharding(mesh, P())).block_until_ready();
   } else if (fault == "not_under_jit") {  // one process alone calls it without
     const auto f = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
     (otherwise ? f(x) : jit(f)(x)).block_until_ready();
   } else if (fault == "same") {  // what captures, and has literals, in all processes alike
     const Array scale = array<float>({1.f, 2.f}, {2});
-    for (int i = 0; i < 3; ++i)
+    for (int i = 0; i < 3; ++i) {
       sums([=](Array b) { return b * scale + 2.f; })(x).block_until_ready();
+      const Array all = device_put(full({1000}, static_cast<float>(i)), NamedSharding(mesh, P()));
+      const auto f = shard_map([=](Array b, Array s) { return b * scale * s + max(all); }, mesh,
+                               {P("i"), P()}, P("i"));
+      const Array factor(static_cast<float>(i));
+      f(x, factor).block_until_ready();
+      jit(f)(x, factor).block_until_ready();
+    }
   } else if (fault == "kill_in_capture") {
     if (otherwise) kill_after(delay() / 4);
     for (int i = 0; i < (otherwise ? 1'000'000 : 1000); ++i)
@@ -178,8 +211,9 @@ int run(const std::string& fault, bool replays) {
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   if (fault == "op") first_listener.listen(), second_listener.listen();
-  for (const char* name :
-       {"literal", "traced", "captured", "not_under_jit", "same", "kill_in_capture", "threads"}) {
+  for (const char* name : {"literal", "literal_alone", "traced", "captured", "captured_large",
+                           "argument", "argument_of_body", "closed_over", "put", "not_under_jit",
+                           "same", "kill_in_capture", "threads"}) {
     if (fault != name) continue;
     run_program(mesh, fault, faulty);
     return 0;

@@ -52,11 +52,55 @@ TEST_F(ProcessStartFaults, WhoDoesNotStartIsNamed) {
   }
 }
 
+// With deadlines that are far away.
+TEST_F(ProcessStartFaults, WhoEndsBeforeItUsesADeviceIsNamed) {
+  setenv("SHMAP_COLLECTIVE_WARN_SEC", "30", 1);
+  setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "600", 1);
+  const JobOutcome o = job("end_at_start");
+  EXPECT_EQ(o.report, "");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("and process 1 has ended without using a device"),
+                              HasSubstr("SHMAP_ALONE=1"), HasSubstr("Giving up"),
+                              Not(HasSubstr("have started")), Not(HasSubstr("process 2 has"))));
+}
+
+// SHMAP_FAULT's points in the processes' own code.
+TEST_F(ProcessStartFaults, InjectedFaultsAreNamed) {
+  struct Row {
+    const char *fault, *named;
+  };
+  for (const auto& [fault, named] :
+       {Row{"start@1:throw", "fault injected at start of process 1 (SHMAP_FAULT)"},
+        Row{"start@1:stop", "has not used a device yet, which a signal has stopped"},
+        Row{"send@1#9:throw", "cannot send: fault injected at send of process 1 (SHMAP_FAULT)"},
+        Row{"send@1#9:stop", "does not answer, which a signal has stopped"},
+        Row{"receive@1#9:throw", "sends: fault injected at receive of process 1 (SHMAP_FAULT)"},
+        Row{"receive@1#9:stop", "which a signal has stopped"},
+        Row{"finish@1:throw", "cannot end: fault injected at finish of process 1 (SHMAP_FAULT)"},
+        Row{"finish@1:stop", "has not ended, which a signal has stopped"}}) {
+    SCOPED_TRACE(fault);
+    setenv("SHMAP_FAULT", fault, 1);
+    const JobOutcome o = job("none");
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, HasSubstr(named));
+  }
+  setenv("SHMAP_FAULT", "send@1#9:sleep=300,receive@2#9:sleep=300", 1);
+  const JobOutcome o = job("none");
+  EXPECT_EQ(o.status, 0) << o.output;
+  unsetenv("SHMAP_FAULT");
+}
+
 TEST_F(ProcessStartFaults, AnotherEnvironmentOrLibraryIsRefused) {
   JobOutcome o = job("environment");
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("differ in environment variables"), HasSubstr("process 1"),
-                              HasSubstr("SHMAP_CHECK_NANS=1"), HasSubstr("SHMAP_CHECK_NANS=0")));
+                              HasSubstr("has SHMAP_CHECK_NANS=1, and process 0"),
+                              HasSubstr("has SHMAP_CHECK_NANS=0. Give")));
+  o = job("environment_overlap");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("differ in environment variables: process 1"),
+                              HasSubstr("has SHMAP_OVERLAP=ring, and process 0"),
+                              HasSubstr("has SHMAP_OVERLAP=auto. Give")));
   o = job("version");
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("differ in the version of this library: process 1"),
@@ -134,6 +178,36 @@ TEST_F(ProcessStartFaults, MeshesAxesAndThreadsThatAreMixedUp) {
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("the processes run different programs"),
                               HasSubstr("outside of jit"), HasSubstr("process 1")));
+}
+
+// Also where no collective follows: the job ends with an error though the program has ended.
+TEST_F(ProcessStartFaults, ValuesThatDifferAreNamed) {
+  struct Row {
+    const char *fault, *headline, *what;
+  };
+  for (const auto& [fault, headline, what] :
+       {Row{"captured_large", "the same program with other captured values",
+            "captured array 0 of the function under jit at "},
+        Row{"literal_alone", "the processes run different programs",
+            "the program of the function under jit at "},
+        Row{"argument", "other values of an argument that all devices have alike",
+            "args[1] of the function under jit at "},
+        Row{"argument_of_body", "other values of an argument that all devices have alike",
+            "args[1] of shard_map at "},
+        Row{"closed_over", "other values of an argument that all devices have alike",
+            "closed-over value 0 of a body at "},
+        Row{"put", "place other data where all devices have it alike",
+            "what device_put is given at "}}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr(headline), HasSubstr(what), HasSubstr("process_fault_program.cpp:"),
+                      HasSubstr(" differs between process 0 (pid "),
+                      HasSubstr(" and process 1 (pid "), Not(HasSubstr("process 2 (pid "))));
+  }
+  const JobOutcome o = job("same");
+  EXPECT_EQ(o.status, 0) << o.output;
 }
 
 TEST_F(ProcessStartFaults, OneThatIsStoppedAndGoesOnInTimeIsAWarning) {

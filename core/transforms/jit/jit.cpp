@@ -16,6 +16,7 @@
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
 #include "core/transforms/jit/cache.h"
 #include "core/transforms/jit/rules.h"
 #include "core/transforms/lowering/argument_shardings.h"
@@ -255,8 +256,9 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan = std::make_unique<Plan>(mesh, run_passes(*lowered.jaxpr, {*mesh, shown}),
-                                        std::move(consts), run_control);
+    JaxprRef planned = run_passes(*lowered.jaxpr, {*mesh, shown});
+    compare_program(*mesh, *planned, consts, source);
+    entry.plan = std::make_unique<Plan>(mesh, std::move(planned), std::move(consts), run_control);
   } catch (const OtherMesh&) {  // the program is interpreted instead
   }
 }
@@ -278,14 +280,16 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
   return blocks;
 }
 
-void plan_body(Entry& entry, PerDeviceTrace& trace, std::string* shown = nullptr) {
+void plan_body(Entry& entry, PerDeviceTrace& trace, SourceLine source,
+               std::string* shown = nullptr) {
   const HostSpanScope logged("plan", "jit");
   const ScopesHidden hidden;
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
+  JaxprRef planned = run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown});
+  compare_program(*trace.mesh(), *planned, consts, source);
   entry.plan =
-      std::make_unique<Plan>(trace.mesh(), run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown}),
-                             std::move(consts), run_control);
+      std::make_unique<Plan>(trace.mesh(), std::move(planned), std::move(consts), run_control);
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
@@ -301,6 +305,16 @@ std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTr
   for (std::size_t o = 0; o < blocks.size(); ++o)
     blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
   return blocks;
+}
+
+// The arguments of the call for which a plan was made. body: null outside of one.
+void compare_first_arguments(const Entry& entry, std::span<const Array> arguments,
+                             const PerDeviceTrace* body, SourceLine source) {
+  if (!entry.plan) return;
+  if (body)
+    compare_arguments(*body->mesh(), arguments, {}, source);
+  else if (!entry.in.empty())
+    compare_arguments(*entry.in.front()->mesh(), arguments, entry.in, source);
 }
 
 std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scope,
@@ -379,7 +393,8 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     std::string passes;
     std::string* const shown = dump_folder().empty() ? nullptr : &passes;
     if (scope.kind == Scope::eager) plan_global(*entry, call.source, shown);
-    if (body) plan_body(*entry, *body, shown);
+    if (body) plan_body(*entry, *body, call.source, shown);
+    compare_first_arguments(*entry, arguments.leaves, body, call.source);
     dump(*entry, passes);
     // A program with captured values of a surrounding trace cannot be used after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
@@ -461,10 +476,11 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
       entry->traced.jaxpr = jaxpr;
       entry->out_types = types_of(jaxpr->outs);
       if (body) {
-        detail::plan_body(*entry, *body);
+        detail::plan_body(*entry, *body, source);
       } else {
         detail::plan_global(*entry, source);
       }
+      detail::compare_first_arguments(*entry, arguments.leaves, body, source);
       called_programs().insert(entry);
     }
     results = body ? detail::run_body(*entry, std::move(arguments.leaves), *body, source)

@@ -8,6 +8,7 @@
 #include "core/ir/divergence.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
 #include "core/runtime/step.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 
@@ -60,6 +61,10 @@ Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std:
 Array PerDeviceTrace::close_over(const Array& x, SourceLine source) {
   const auto it = closed_.find(x.node());
   if (it != closed_.end()) return it->second.block;
+  if (!mesh_->fully_addressable()) {
+    compare_entering(x, *mesh_->replicated(),
+                     "closed-over value " + std::to_string(closed_.size()) + " of a body", source);
+  }
   Array block = enter(x, mesh_->replicated(), "a value that the body closes over", source);
   node_of(block)->origin.op = kCaptured;
   closed_.emplace(x.node(), Closed{x, block});

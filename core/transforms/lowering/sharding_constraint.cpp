@@ -4,6 +4,7 @@
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 #include "shmap/ops.h"
@@ -119,8 +120,10 @@ Array place(Array x, const Sharding* target, SourceLine source) {
   const Trace& trace = current_trace();
   if (trace.staged() || trace.transforms())
     return bind(device_put_p, std::move(x), ConstraintParams(target), source);
-  return at_source("device_put", source,
-                   [&] { return commit(reshard(x, target, "device_put", source)); });
+  return at_source("device_put", source, [&] {
+    compare_placed(x, *target, source);
+    return commit(reshard(x, target, "device_put", source));
+  });
 }
 
 }  // namespace

@@ -1,0 +1,145 @@
+#include "core/runtime/same_values.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "core/array/sharding.h"
+#include "core/base/hash_bytes.h"
+#include "core/base/hash_text.h"
+#include "core/device/backend.h"
+#include "core/ir/divergence.h"
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
+#include "core/processes/processes.h"
+#include "core/runtime/host_transfer.h"
+
+namespace shmap {
+namespace {
+
+using Role = SameValue::Role;
+
+bool is_compared(const detail::MeshImpl& mesh) {
+  if (mesh.fully_addressable() || mesh.local_count() == 0) [[likely]]
+    return false;
+  static thread_local const bool main_thread = getpid() == gettid();
+  return main_thread && !capturing() && divergence() == nullptr && Processes::joined() != nullptr;
+}
+
+std::vector<int> processes_of(const detail::MeshImpl& mesh) {
+  std::vector<int> all;
+  for (const Device& device : mesh.devices().values()) {
+    if (std::ranges::find(all, device.process_index()) == all.end())
+      all.push_back(device.process_index());
+  }
+  return all;
+}
+
+std::uint64_t key_of(Role role, std::string_view name, SourceLine source) {
+  return HashText()
+      .add(static_cast<std::uint64_t>(role))
+      .add(name)
+      .add(std::string_view(source.file != nullptr ? source.file : ""))
+      .add(static_cast<std::uint64_t>(source.line))
+      .value();
+}
+
+// Whether this is one host's data: a scalar, or an array on one device.
+bool is_host_data(const Array& x) {
+  const Node* node = node_of(x);
+  if (node == nullptr || node->trace != 0) return false;
+  if (node->kind == NodeKind::literal) return true;
+  return node->kind == NodeKind::stored &&
+         static_cast<const StoredNode*>(node)->mesh->is_single() &&
+         static_cast<const StoredNode*>(node)->count == 1;
+}
+
+// Waits for a stored value.
+std::uint64_t hash_of(const Array& x) {
+  const Node& node = *node_of(x);
+  HashText hash;
+  hash.add(to_string(node.type));
+  if (node.kind == NodeKind::literal) {
+    const auto& literal = static_cast<const LiteralNode&>(node);
+    const auto bytes = static_cast<std::size_t>(itemsize(node.type.dtype()));
+    return hash.add(hash_bytes(literal.value, bytes)).value();
+  }
+  const auto& stored = static_cast<const StoredNode&>(node);
+  if (!stored.mesh->backend().host_addressable()) {
+    const std::vector<std::byte> bytes = block_to_host(stored, 0);
+    return hash.add(hash_bytes(bytes.data(), bytes.size())).value();
+  }
+  const Block& block = stored.blocks().front();
+  block.buffer->def().wait();
+  return hash.add(hash_bytes(block.data(), static_cast<std::size_t>(node.type.nbytes()))).value();
+}
+
+void report(const detail::MeshImpl& mesh, SameValue value) {
+  value.space = mesh.name();
+  Processes::joined()->exchanges().report_value(value, processes_of(mesh));
+}
+
+std::string at(SourceLine source) {
+  const std::string line = source.str();
+  return line.empty() ? "" : " at " + line;
+}
+
+// name: "args[0] of shard_map"
+void report_argument(const detail::MeshImpl& mesh, const Array& x, const std::string& name,
+                     SourceLine source) {
+  report(mesh, {Role::argument, 0, key_of(Role::argument, name, source), hash_of(x), 0,
+                name + at(source) + ", of type " + to_string(node_of(x)->type) + ","});
+}
+
+}  // namespace
+
+void compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
+                     std::span<const Array> consts, SourceLine source) {
+  if (!is_compared(mesh)) return;
+  const std::string function = " of the function under jit" + at(source);
+  report(mesh, {Role::program, 0, key_of(Role::program, "", source),
+                HashText().add(to_string(jaxpr)).value(),
+                static_cast<std::uint32_t>(jaxpr.eqns.size()), "the program" + function});
+  for (std::size_t i = 0; i < consts.size() && i < jaxpr.binders.size(); ++i) {
+    const ShapedArray& type = jaxpr.binders[i]->type;
+    const StoredNode* node = stored_of(consts[i]);
+    // What was computed in a body is no capture from outside.
+    if (node == nullptr || node->trace != 0 || type.axes().mask_in(*mesh.env()) != 0) continue;
+    const std::string name = "captured array " + std::to_string(i);
+    report(mesh, {Role::captured, 0, key_of(Role::captured, name, source), hash_of(consts[i]), 0,
+                  name + function + ", of type " + to_string(type) + ","});
+  }
+}
+
+void compare_arguments(const detail::MeshImpl& mesh, std::span<const Array> arguments,
+                       std::span<const Sharding* const> in, SourceLine source) {
+  if (!is_compared(mesh)) return;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!is_host_data(arguments[i]) || (i < in.size() && !in[i]->is_replicated())) continue;
+    report_argument(mesh, arguments[i], "args[" + std::to_string(i) + "] of the function under jit",
+                    source);
+  }
+}
+
+void compare_entering(const Array& x, const Sharding& target, const std::string& name,
+                      SourceLine source) {
+  const detail::MeshImpl& mesh = *target.mesh();
+  if (!is_compared(mesh) || !target.is_replicated() || !is_host_data(x)) return;
+  static std::unordered_set<std::uint64_t> known;  // the main thread's alone
+  if (known.insert(key_of(Role::argument, name, source) ^ mesh.name()).second)
+    report_argument(mesh, x, name, source);
+}
+
+void compare_placed(const Array& x, const Sharding& target, SourceLine source) {
+  const detail::MeshImpl& mesh = *target.mesh();
+  if (!is_compared(mesh) || !target.is_replicated() || !is_host_data(x)) return;
+  report(mesh, {Role::put, 0, key_of(Role::put, "", source), hash_of(x), 0,
+                "what device_put is given" + at(source) + ", of type " +
+                    to_string(node_of(x)->type) + ","});
+}
+
+}  // namespace shmap

@@ -1,0 +1,36 @@
+// What has to be the same in all processes of a mesh, compared by hash where it is used first: the
+// programs under jit, what they capture, and host data that every device is to have alike.
+//
+// The hashes go to the mesh's first process as messages of their own, for which nobody waits
+// (Exchanges::report_value), so that a program without collectives is compared too. Only the main
+// thread's calls are compared: other threads may call in any order. Nothing is done on a mesh of
+// one process, nor in code that only some devices take.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/array/mesh_impl.h"
+#include "core/ir/jaxpr.h"
+
+namespace shmap {
+
+// A program that was planned for the mesh, and the values of its first binders. Waits for those
+// that are equal on all devices, and reads each once, at 10 GB/s or so from CPU memory.
+void compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
+                     std::span<const Array> consts, SourceLine source);
+
+// Arguments of a function under jit that is called for the first time: those that are host data,
+// and that every device of the mesh is to have whole. in: their shardings; empty: all are
+// replicated.
+void compare_arguments(const detail::MeshImpl& mesh, std::span<const Array> arguments,
+                       std::span<const Sharding* const> in, SourceLine source);
+// The same for what enters the body of a shard_map, once for each name ("args[0] of shard_map") and
+// line.
+void compare_entering(const Array& x, const Sharding& target, const std::string& name,
+                      SourceLine source);
+
+// Host data that device_put places on all devices alike: at each call.
+void compare_placed(const Array& x, const Sharding& target, SourceLine source);
+
+}  // namespace shmap
