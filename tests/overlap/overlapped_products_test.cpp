@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shmap/shmap.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap::test {
 namespace {
@@ -164,7 +165,7 @@ void expect_plain(const Mesh& mesh, const Case& c, DType dtype = f32, bool check
   }
 }
 
-Mesh four() { return make_mesh({4}, {"i"}); }
+Mesh four() { return mesh_in_all_processes({4}, "i"); }
 
 TEST(Overlap, GathersOfRowsColumnsBatchesAndWhatIsContracted) {
   for (const Case& c : {

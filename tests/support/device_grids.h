@@ -1,5 +1,6 @@
 // The devices of all processes as meshes of several shapes, for tests of collectives.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -12,6 +13,18 @@ namespace shmap {
 inline std::int64_t device_count() {
   static const auto n = static_cast<std::int64_t>(devices().size());
   return n;
+}
+
+// A mesh of that size. Where it has fewer devices than there are, and there are several processes,
+// each of them drives equally many of it, if it can: a process that drives none cannot use it.
+inline Mesh mesh_in_all_processes(const Shape& sizes, const Axes& names) {
+  const std::vector<Device> all = devices();
+  const std::int64_t n = sizes.num_elements(),
+                     every = device_count() / std::max<std::int64_t>(n, 1);
+  if (process_count() == 1 || every <= 1) return make_mesh(sizes, names);
+  std::vector<Device> some;
+  for (std::int64_t k = 0; k < n; ++k) some.push_back(all[static_cast<std::size_t>(k * every)]);
+  return Mesh(NdArray<Device>(some, sizes), names);
 }
 
 // All devices as a mesh, with the positions of its cliques, which the test computes itself.

@@ -10,6 +10,7 @@
 #include "shmap/mesh.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap::testing {
 
@@ -70,7 +71,7 @@ void expect_golden(const std::string& topic, const CaseRunner& run, const Placer
 }
 
 Array split_over_mesh(const Array& x) {
-  static const Mesh mesh = make_mesh({2, 2}, {"x", "y"});
+  static const Mesh mesh = mesh_in_all_processes({2, 2}, axes("x", "y"));
   std::vector<PartitionSpec::Entry> spec;
   const char* names[] = {"x", "y"};
   int used = 0;

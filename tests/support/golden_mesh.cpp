@@ -4,6 +4,7 @@
 
 #include "shmap/device.h"
 #include "shmap/shape.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap::testing {
 namespace {
@@ -50,7 +51,7 @@ PartitionSpec parse_spec(const std::string& text) {
 Mesh case_mesh(const GoldenCase& c) {
   const Shape sizes(c.params.ints("mesh"));
   const Axes names(c.params.texts("names"));
-  if (!c.params.has("devices")) return make_mesh(sizes, names);
+  if (!c.params.has("devices")) return mesh_in_all_processes(sizes, names);
   const std::vector<Device> all = devices();
   std::vector<Device> order;
   for (std::int64_t k : c.params.ints("devices"))

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
+
+#include "tests/support/device_grids.h"
 
 namespace shmap::test {
 
@@ -13,7 +16,11 @@ constexpr const char* kNames[] = {"i", "j"};
 }
 
 RandomChoice::RandomChoice(unsigned seed, const std::vector<Extents>& meshes) : engine_(seed) {
-  sizes_ = meshes[pick(meshes.size())];
+  std::vector<Extents> of_all;  // the meshes of which each process can drive a part
+  std::ranges::copy_if(meshes, std::back_inserter(of_all), [](const Extents& sizes) {
+    return sizes.empty() || Shape(sizes).num_elements() >= process_count();
+  });
+  sizes_ = of_all[pick(of_all.size())];
 }
 
 std::size_t RandomChoice::pick(std::size_t n) {
@@ -23,7 +30,8 @@ std::size_t RandomChoice::pick(std::size_t n) {
 double RandomChoice::number() { return std::uniform_real_distribution<double>(-1, 1)(engine_); }
 
 Mesh RandomChoice::mesh() const {
-  return make_mesh(Shape(sizes_), std::vector<std::string>(kNames, kNames + sizes_.size()));
+  return mesh_in_all_processes(Shape(sizes_),
+                               std::vector<std::string>(kNames, kNames + sizes_.size()));
 }
 
 SpecDims RandomChoice::random_spec(std::size_t rank, unsigned required) {

@@ -22,7 +22,8 @@ struct Known {
 
 class RandomChoice {
  public:
-  // Takes one of `meshes`, whose axes are "i" and, of two, "j".
+  // Takes one of `meshes`, whose axes are "i" and, of two, "j"; in several processes one that has a
+  // device of each.
   RandomChoice(unsigned seed, const std::vector<Extents>& meshes);
 
   std::size_t pick(std::size_t n);  // 0 to n - 1
