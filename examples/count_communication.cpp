@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "support/processes.h"
+
 using namespace shmap;
 
 struct Traffic {
@@ -41,6 +43,7 @@ void count(const ClosedJaxpr& jaxpr, std::int64_t times, Report& report) {
 }
 
 int main() {
+  examples::print_in_process_0();
   // A layer of each of 4 stages, split over "model", on 512 devices that need not exist.
   const AbstractMesh mesh({64, 8}, {"data", "model"});
   auto layers = shard_map(

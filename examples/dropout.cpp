@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "shmap/shmap.h"
+#include "support/processes.h"
 
 using namespace shmap;
 
@@ -31,6 +32,7 @@ Params step(Params p, Array key, Array x, Array y) {
 }  // namespace
 
 int main() {
+  examples::print_in_process_0();
   auto [data_key, init1, init2, train_key] = random::split<4>(random::key(0));
   const Array x = random::normal(data_key, {256, 16});
   const Array y = sum(x, 1, true) / 4.f;

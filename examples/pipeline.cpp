@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/processes.h"
+
 using namespace shmap;
 
 constexpr int kMicrobatches = 16, kRows = 32, kWidth = 64;
@@ -53,6 +55,7 @@ Array waves(Shape shape, float frequency) {
 float largest(Array x) { return max(abs(x)).item<float>(); }
 
 int main() {
+  examples::print_in_process_0();
   const int stages = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({stages}, {"stage"});
   const Array w = waves({stages, kWidth, kWidth}, 0.7f) * 0.2f;

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "support/processes.h"
+
 using namespace shmap;
 
 struct Model {
@@ -42,6 +44,7 @@ double error_of_first_gradient(Array gradient, Array images, Array labels) {
 }
 
 int main() {
+  examples::print_in_process_0();
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, {"data"});
   const std::string folder = SHMAP_EXAMPLE_DATA;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "../support/processes.h"
 #include "../support/terminal.h"
 #include "llama_model.h"
 
@@ -134,6 +135,7 @@ int run(int argc, char** argv) {
   generator->add_option("--seed", args.seed)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   init(argc, argv, {.devices = args.devices});
+  examples::print_in_process_0();
   return random->parsed() ? make_random(args) : generate(args);
 }
 

@@ -4,7 +4,7 @@
 //
 //   transformer [--split one|data|2d|all] [--steps N] [--checkpoints DIR [--resume]]
 //               [--curve FILE.svg] [--prompt TEXT --sample N] [--text FILE] …
-//   mpirun -n 4 --bind-to none -x SHMAP_DEVICES=cpu:2 transformer --split 2d
+//   mpirun -n 4 --oversubscribe --bind-to none -x SHMAP_DEVICES=cpu:2 transformer --split 2d
 //
 // With --split all the exit code is 1 if the losses of two splits differ at any step by more than a
 // thousandth.

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "shmap/shmap.h"
 #include "tests/support/mpirun.h"
@@ -39,6 +41,57 @@ TEST(ProcessPrograms, TheFirstProgramOfTheReadme) {
     EXPECT_EQ(count(o.output, row), 2) << o.output;  // on two devices of one process
 }
 
+// The lines of the pages that begin with mpirun: those of code blocks, and one in the README's
+// text.
+std::vector<std::string> shown_commands(const fs::path& page) {
+  std::vector<std::string> commands;
+  std::ifstream file(page);
+  for (std::string line; std::getline(file, line);) {
+    if (page.filename() == "README.md" && line.starts_with("`mpirun "))
+      line = line.substr(1, line.find('`', 1) - 1);
+    if (!line.starts_with("mpirun ")) continue;
+    commands.push_back(line.substr(0, line.find("   #")));
+  }
+  return commands;
+}
+
+// As they stand there, on a machine that has two slots.
+TEST(ProcessPrograms, TheCommandsOfThePages) {
+  const std::string program = program_for_mpirun("hello");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  const fs::path root = SHMAP_SOURCE_FOLDER;
+  for (const char* page : {"README.md", "docs/processes.md", "docs/transformer.md"}) {
+    const std::vector<std::string> commands = shown_commands(root / page);
+    EXPECT_FALSE(commands.empty()) << page;
+    for (const std::string& command : commands)
+      EXPECT_THAT(command, HasSubstr(" --oversubscribe ")) << page;
+  }
+  const std::string command = shown_commands(root / "README.md").at(0);
+  ASSERT_EQ(shown_commands(root / "docs/processes.md").at(0), command);
+  ASSERT_TRUE(command.ends_with(" ./program")) << command;
+  const fs::path dir = fs::temp_directory_path() / ("shmap_" + new_report());
+  fs::create_directories(dir);
+  fs::create_symlink(program, dir / "program");
+  std::ofstream(dir / "hosts") << "localhost slots=2\n";
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", 1);
+  for (const char* name : {"OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"})
+    setenv(name, (dir / "hosts").c_str(), 1);
+  setenv("SHMAP_WORKERS", "1", 1);
+  FILE* const pipe =
+      popen(("cd '" + dir.string() + "' && " + with_deadline(60, new_report()) + command + " 2>&1")
+                .c_str(),
+            "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string output;
+  for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) output += text;
+  EXPECT_EQ(pclose(pipe), 0) << output;
+  EXPECT_EQ(count(output, "│CPU 6,7│"), 4) << output;
+  for (const char* name : {"OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"})
+    unsetenv(name);
+  fs::remove_all(dir);
+}
+
 TEST(ProcessPrograms, AMeshOfMoreDevicesThanOneProcessHas) {
   const std::string program = program_for_mpirun("hello");
   if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
@@ -60,6 +113,7 @@ TEST(ProcessPrograms, Examples) {
   const JobOutcome o = run_processes(program, "--reps 1" + files, 4, 1);
   EXPECT_EQ(o.status, 0) << o.output;
   EXPECT_EQ(count(o.output, "largest error"), 1) << o.output;
+  EXPECT_THAT(o.output, Not(HasSubstr("of raw products")));
   for (const char* part : {"t.0", "t.1", "t.2", "t.3"}) EXPECT_TRUE(fs::exists(dir / part)) << part;
   fs::remove_all(dir);
   for (const char* name : {"data_parallel", "softmax_regression", "own_primitive"}) {
@@ -67,6 +121,57 @@ TEST(ProcessPrograms, Examples) {
         program_for_mpirun(name), std::string(name) == "data_parallel" ? "--epochs 1" : "", 4, 2);
     EXPECT_EQ(other.status, 0) << name << "\n" << other.output;
   }
+}
+
+// They check themselves; process 0 alone says what came out.
+TEST(ProcessPrograms, ExamplesThatSpeakOnce) {
+  for (const auto& [name, part] : {std::pair{"pipeline", " off that of a plain loop"},
+                                   {"dropout", "loss before: "},
+                                   {"count_communication", " bytes a device; cost_analysis has"},
+                                   {"softmax_regression", "of the digits recognised"}}) {
+    SCOPED_TRACE(name);
+    const std::string program = program_for_mpirun(name);
+    if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+    const JobOutcome o = run_processes(program, "", 2, 2);
+    EXPECT_EQ(o.status, 0) << o.output;
+    EXPECT_EQ(count(o.output, part), 1) << o.output;
+  }
+  const std::string llama = program_for_mpirun("llama");
+  if (llama.empty()) GTEST_SKIP() << "the examples that read options were not built";
+  const fs::path dir = fs::temp_directory_path() / ("shmap_" + new_report());
+  JobOutcome o =
+      run_processes(llama,
+                    "random --out '" + dir.string() +
+                        "' --layers 1 --embed 16 --heads 2 --head 8 --ff 16 --vocab 32 --dtype f32",
+                    1, 1);
+  ASSERT_EQ(o.status, 0) << o.output;
+  o = run_processes(llama, "generate --model '" + dir.string() + "' --count 3", 2, 1);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "loaded in"), 1) << o.output;
+  fs::remove_all(dir);
+}
+
+// The same losses, bit for bit, as one process with as many devices.
+TEST(ProcessPrograms, TheTransformer) {
+  const std::string program = program_for_mpirun("transformer");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  const fs::path dir = fs::temp_directory_path() / ("shmap_" + new_report());
+  fs::create_directories(dir);
+  std::string losses[2];
+  for (const int processes : {1, 4}) {
+    const fs::path file = dir / std::to_string(processes);
+    const JobOutcome o = run_processes(
+        program,
+        "--split 2d --steps 3 --sample 0 --quiet --layers 1 --losses '" + file.string() + "'",
+        processes, 8 / processes, 100);
+    EXPECT_EQ(o.status, 0) << o.output;
+    EXPECT_EQ(count(o.output, "8 devices\n"), 1) << o.output;
+    std::ifstream in(file);
+    losses[processes / 4].assign(std::istreambuf_iterator<char>(in), {});
+  }
+  EXPECT_EQ(count(losses[0], "\n"), 3) << losses[0];
+  EXPECT_EQ(losses[0], losses[1]);
+  fs::remove_all(dir);
 }
 
 class CollectivesBench : public testing::Test {
