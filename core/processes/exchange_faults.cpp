@@ -294,7 +294,8 @@ bool Exchanges::leave() noexcept {
         }
         for (int p = 0; p < peers_.size(); ++p)
           all = all && (p == peers_.self() || left_[static_cast<std::size_t>(p)]);
-        all = all && outgoing_.empty() && letters_.empty() && leaving_;
+        // A message that came just before the last process's leave may have told of a fault.
+        all = all && outgoing_.empty() && letters_.empty() && leaving_ && fault_.empty();
       }
       ended.tell();
       if (all) return true;
