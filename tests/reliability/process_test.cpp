@@ -150,7 +150,7 @@ TEST(Environment, WhatCannotBeReadIsNamed) {
       {"SHMAP_CHECK_NANS", "maybe", {"SHMAP_CHECK_NANS", "maybe"}},
       {"SHMAP_FAULT", "kernel", {"SHMAP_FAULT", "kernel"}},
       {"SHMAP_FAULT", "kernel#0:throw", {"SHMAP_FAULT", "kernel#0:throw"}},
-      {"SHMAP_FAULT", "kernal:throw", {"SHMAP_FAULT", "kernal:throw", "collective, kernel"}},
+      {"SHMAP_FAULT", "kernal:throw", {"SHMAP_FAULT", "kernal:throw", "collective, finish, kernel"}},
       {"SHMAP_GRAPHS", "x", {"SHMAP_GRAPHS", "\"x\"", "auto, one, per_gpu"}},
       {"SHMAP_COMMUNICATOR", "mpi", {"SHMAP_COMMUNICATOR", "mpi", "auto, in_process, nccl"}},
       {"SHMAP_LINK", "y", {"SHMAP_LINK", "\"y\"", "direct, staged"}},
