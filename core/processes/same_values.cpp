@@ -106,9 +106,8 @@ void Exchanges::compare(ValuePlace& place, std::uint32_t time, int from, SameVal
       headline = "the processes place other data where all devices have it alike";
       remedy =
           "Make it of the same host data in all processes (one file, one seed), or give a spec "
-          "that "
-          "splits it over the mesh, with make_array_from_callback for what each process has of its "
-          "own";
+          "that splits it over the mesh, with make_array_from_callback for what each process has "
+          "of its own";
       break;
   }
   fail(fmt::format("{}: {}{} differs between {} and {}. {}", headline, theirs.what,
