@@ -5,6 +5,7 @@
 
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
+#include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/ir/types_of.h"
 
