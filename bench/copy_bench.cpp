@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/cpu/kernels/copy.h"
-#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/move/copy.h"
 
 namespace shmap::cpu {
 namespace {

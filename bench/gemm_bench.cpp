@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cpu/kernels/gemm.h"
+#include "core/cpu/kernels/matmul/gemm.h"
 #include "shmap/half.h"
 
 #if SHMAP_HAVE_ONEDNN

@@ -12,16 +12,16 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/kernels/arg_reduce.h"
-#include "core/cpu/kernels/binary.h"
-#include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/combine.h"
-#include "core/cpu/kernels/compare.h"
-#include "core/cpu/kernels/fill.h"
-#include "core/cpu/kernels/reduce.h"
-#include "core/cpu/kernels/scan.h"
-#include "core/cpu/kernels/select.h"
-#include "core/cpu/kernels/unary.h"
+#include "core/cpu/kernels/elementwise/binary.h"
+#include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/elementwise/compare.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/elementwise/select.h"
+#include "core/cpu/kernels/elementwise/unary.h"
+#include "core/cpu/kernels/reduce/arg_reduce.h"
+#include "core/cpu/kernels/reduce/combine.h"
+#include "core/cpu/kernels/reduce/reduce.h"
+#include "core/cpu/kernels/reduce/scan.h"
 
 namespace shmap::cpu {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "bench/support/data.h"
 #include "bench/support/rows.h"
-#include "core/cpu/kernels/binary.h"
-#include "core/cpu/kernels/combine.h"
-#include "core/cpu/kernels/unary.h"
+#include "core/cpu/kernels/elementwise/binary.h"
+#include "core/cpu/kernels/elementwise/unary.h"
+#include "core/cpu/kernels/reduce/combine.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 //   X(name, domain, work, derivative)
 //
 //   name        of the primitive name_p, of the enumerator below, and of the function in
-//               cuda/kernels/scalar.h
+//               cuda/kernels/embedded/scalar.h
 //   domain      the dtypes that the operation takes (Domain)
 //   work        light: a few instructions for each element; heavy: tens of them (Work)
 //   derivative  smooth: jvp_<name> is the JVP rule (core/ops/elementwise_rules.cpp)

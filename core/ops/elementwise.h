@@ -25,7 +25,7 @@ struct ElementwiseRow {
     convert,  // to the result's dtype
     bits,     // the same bytes as the result's dtype: see is_elementwise()
   };
-  const char* name;  // of the function in cuda/kernels/scalar.h
+  const char* name;  // of the function in cuda/kernels/embedded/scalar.h
   Form form;
   std::uint8_t op = 0;
   UnaryOp unary() const { return static_cast<UnaryOp>(op); }

@@ -6,8 +6,8 @@
 #include "cuda/device/host_copy.h"
 #include "cuda/device/host_reads.h"
 #include "cuda/device/staged_link.h"
-#include "cuda/kernels/combine.h"
-#include "cuda/kernels/copy.h"
+#include "cuda/kernels/move/copy.h"
+#include "cuda/kernels/reduce/combine.h"
 
 namespace shmap {
 

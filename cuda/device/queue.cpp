@@ -13,8 +13,8 @@
 #include "cuda/device/wait_check.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/kernels/cublaslt_gemm.h"
-#include "cuda/kernels/library_attention.h"
+#include "cuda/kernels/attention/library_attention.h"
+#include "cuda/kernels/matmul/cublaslt_gemm.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -12,7 +12,7 @@
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "cuda/driver/kept.h"
-#include "cuda/kernels/copy.h"
+#include "cuda/kernels/move/copy.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -28,7 +28,7 @@ bool computed_as_stored(DType dtype) {
   return dtype != DType::bool_ && dtype != DType::f16 && dtype != DType::bf16;
 }
 
-// The names of the storage types (cuda/kernels/scalar.h) in a text that includes nothing.
+// The names of the storage types (cuda/kernels/embedded/scalar.h) in a text that includes nothing.
 constexpr DTypeRow<const char*> kStorageTypes[] = {
     {bool_, "Boolean"},     {i8, "signed char"},   {i16, "short"},          {i32, "int"},
     {i64, "long"},          {u8, "unsigned char"}, {u16, "unsigned short"}, {u32, "unsigned int"},

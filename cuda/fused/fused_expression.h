@@ -1,4 +1,4 @@
-// The operations of fused programs as C++ expressions over cuda/kernels/scalar.h.
+// The operations of fused programs as C++ expressions over cuda/kernels/embedded/scalar.h.
 #pragma once
 #include <cstdint>
 #include <string>

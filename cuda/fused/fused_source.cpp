@@ -62,8 +62,8 @@ class Writer {
   }
 
   // Up to a warp of threads shares a short row, which is reduced in the order of `reduce` alone
-  // (cuda/kernels/reduce_kernel.h): there a thread takes 16 bytes of neighbours at a time. Longer
-  // rows get as many threads as are needed to keep the values in registers few.
+  // (cuda/kernels/reduce/reduce_kernel.h): there a thread takes 16 bytes of neighbours at a time.
+  // Longer rows get as many threads as are needed to keep the values in registers few.
   void choose_lanes() {
     const int summed = stages_.summed_bytes();
     made_.lanes = 1;
@@ -153,8 +153,8 @@ class Writer {
   }
 
   void write() {
-    line("#include \"cuda/kernels/fused.h\"");
-    if (has_keys()) line("#include \"cuda/kernels/threefry_hash.h\"");
+    line("#include \"cuda/kernels/embedded/fused.h\"");
+    if (has_keys()) line("#include \"cuda/kernels/embedded/threefry_hash.h\"");
     line("");
     line("using namespace shmap::cuda;");
     line("");

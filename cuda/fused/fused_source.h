@@ -1,10 +1,11 @@
 // Generates the source of one CUDA kernel from a fused program (core/runtime/fused_program.h).
 //
-// Every operation is the function of its name in cuda/kernels/scalar.h, and each result is rounded
-// to its dtype before the next operation reads it: a kernel gives the same bits as the single
-// operations. A reduction along a row has an order that depends on the program alone. For rows of
-// up to 768 elements it is the order of a reduction alone (cuda/kernels/reduce_plan.h); for longer
-// rows each thread reduces its elements in their order, and a balanced tree combines the threads.
+// Every operation is the function of its name in cuda/kernels/embedded/scalar.h, and each result is
+// rounded to its dtype before the next operation reads it: a kernel gives the same bits as the
+// single operations. A reduction along a row has an order that depends on the program alone. For
+// rows of up to 768 elements it is the order of a reduction alone
+// (cuda/kernels/reduce/reduce_plan.h); for longer rows each thread reduces its elements in their
+// order, and a balanced tree combines the threads.
 //
 // There are three forms:
 // - flat: values are full or scalar; the kernel does not depend on the shape, so that one source

@@ -15,9 +15,10 @@ bool can_compile_kernels();
 // "compute_120" where NVRTC knows only older architectures. DeviceError where NVRTC is absent.
 std::string architecture(int major, int minor);
 
-// The image of a source, which may include the headers of cuda/kernels/fused.h. Read from the disk
-// cache (core/base/disk_cache.h) if it was compiled before. Blocks for tens of milliseconds. Throws
-// DeviceError with the compiler's log and the source if the source does not compile.
+// The image of a source, which may include the headers of cuda/kernels/embedded/fused.h. Read from
+// the disk cache (core/base/disk_cache.h) if it was compiled before. Blocks for tens of
+// milliseconds. Throws DeviceError with the compiler's log and the source if the source does not
+// compile.
 KernelImage compile_kernel(const std::string& source, const std::string& architecture);
 
 // A text of everything that an image depends on: versions, options, headers and the source.

@@ -2,8 +2,8 @@
 #include "core/ops/attention_grad.h"
 #include "core/runtime/device_ops.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/attention_grad.h"
-#include "cuda/kernels/fill.h"
+#include "cuda/kernels/attention/attention_grad.h"
+#include "cuda/kernels/elementwise/fill.h"
 #include "cuda/ops/attention_calls.h"
 
 namespace shmap {

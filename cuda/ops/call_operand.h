@@ -1,7 +1,7 @@
 // Converts an operand of a KernelCall to the form that the kernels of cuda/kernels take.
 #pragma once
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/operand.h"
+#include "cuda/kernels/launch/operand.h"
 
 namespace shmap::cuda {
 

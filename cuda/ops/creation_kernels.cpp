@@ -3,8 +3,8 @@
 #include "core/ops/lines.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/fill.h"
+#include "cuda/kernels/elementwise/fill.h"
+#include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
 namespace shmap {

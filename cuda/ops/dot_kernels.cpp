@@ -8,10 +8,10 @@
 #include "core/ops/dot_layout.h"
 #include "core/ops/product.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/cublaslt_gemm.h"
-#include "cuda/kernels/fill.h"
-#include "cuda/kernels/int_gemm.h"
+#include "cuda/kernels/elementwise/fill.h"
+#include "cuda/kernels/matmul/cublaslt_gemm.h"
+#include "cuda/kernels/matmul/int_gemm.h"
+#include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
 namespace shmap {

@@ -2,7 +2,7 @@
 #include "core/ops/elementwise.h"
 
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/elementwise.h"
+#include "cuda/kernels/elementwise/elementwise.h"
 #include "cuda/ops/call_operand.h"
 #include "cuda/ops/literal_copy.h"
 

@@ -1,5 +1,5 @@
 // gather and the scatters on CUDA devices.
-#include "cuda/kernels/gather.h"
+#include "cuda/kernels/indexing/gather.h"
 
 #include <cstring>
 
@@ -7,8 +7,8 @@
 #include "core/ops/gather_ops.h"
 #include "core/ops/scatter.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/fill.h"
+#include "cuda/kernels/elementwise/fill.h"
+#include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
 namespace shmap {

@@ -1,7 +1,7 @@
 #include "cuda/ops/literal_copy.h"
 
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/fill.h"
+#include "cuda/kernels/elementwise/fill.h"
+#include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
 namespace shmap::cuda {

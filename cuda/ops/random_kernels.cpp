@@ -2,7 +2,7 @@
 #include "core/ops/gamma_sample.h"
 #include "core/ops/random.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/threefry.h"
+#include "cuda/kernels/random/threefry.h"
 #include "cuda/ops/call_operand.h"
 #include "cuda/ops/literal_copy.h"
 

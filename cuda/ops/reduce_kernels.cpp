@@ -6,7 +6,7 @@
 #include "core/ops/lines.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/reduce.h"
+#include "cuda/kernels/reduce/reduce.h"
 #include "cuda/ops/literal_copy.h"
 
 namespace shmap {

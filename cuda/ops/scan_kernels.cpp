@@ -2,7 +2,7 @@
 #include "core/ops/lines.h"
 #include "core/ops/scan.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/scan.h"
+#include "cuda/kernels/reduce/scan.h"
 
 namespace shmap {
 

@@ -5,8 +5,8 @@
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/pad.h"
+#include "cuda/kernels/move/copy.h"
+#include "cuda/kernels/move/pad.h"
 #include "cuda/ops/call_operand.h"
 #include "cuda/ops/literal_copy.h"
 

@@ -2,9 +2,9 @@
 #include "core/ops/slicing.h"
 
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/copy.h"
-#include "cuda/kernels/fill.h"
-#include "cuda/kernels/slicing.h"
+#include "cuda/kernels/elementwise/fill.h"
+#include "cuda/kernels/indexing/slicing.h"
+#include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
 namespace shmap {

@@ -2,7 +2,7 @@
 #include "core/ops/call_sorts.h"
 #include "core/ops/sort.h"
 #include "core/runtime/kernel.h"
-#include "cuda/kernels/sort.h"
+#include "cuda/kernels/sort/sort.h"
 
 namespace shmap {
 

@@ -1,5 +1,5 @@
-// Replaces cuda/kernels/cub_sort.cu in the simulator: sorts on the host when the stream reaches the
-// sort.
+// Replaces cuda/kernels/sort/cub_sort.cu in the simulator: sorts on the host when the stream
+// reaches the sort.
 #include <cuda_runtime_api.h>
 #include <cuda_sim.h>
 
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "cuda/kernels/launch.h"
-#include "cuda/kernels/radix_sort.h"
+#include "cuda/kernels/launch/launch.h"
+#include "cuda/kernels/sort/radix_sort.h"
 
 namespace shmap::cuda {
 namespace {

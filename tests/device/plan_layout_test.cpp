@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/device/planning.h"
+#include "tests/runtime/planning.h"
 
 namespace shmap {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/runtime/launch.h"
 #include "shmap/counters.h"
 #include "shmap/error.h"
-#include "tests/device/planning.h"
+#include "tests/runtime/planning.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {

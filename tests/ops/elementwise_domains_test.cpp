@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/cpu/kernels/binary.h"
-#include "core/cpu/kernels/compare.h"
-#include "core/cpu/kernels/unary.h"
+#include "core/cpu/kernels/elementwise/binary.h"
+#include "core/cpu/kernels/elementwise/compare.h"
+#include "core/cpu/kernels/elementwise/unary.h"
 #include "core/ops/elementwise.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"

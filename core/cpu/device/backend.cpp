@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/env.h"
-#include "core/cpu/kernels/gemm.h"
+#include "core/cpu/kernels/matmul/gemm.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
 #include "shmap/error.h"

@@ -4,9 +4,10 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu/kernels/combine.h"
-#include "core/cpu/kernels/copy.h"
-#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/move/copy.h"
+#include "core/cpu/kernels/reduce/combine.h"
+#include "core/cpu/kernels/vector/non_temporal.h"
 
 namespace shmap {
 

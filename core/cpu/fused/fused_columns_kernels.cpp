@@ -8,7 +8,7 @@
 #include "core/base/thread_kept.h"
 #include "core/cpu/fused/fused_plan.h"
 #include "core/cpu/fused/fused_raw.h"
-#include "core/cpu/kernels/column_tree.h"
+#include "core/cpu/kernels/reduce/column_tree.h"
 #include "core/ops/reduce.h"
 #include "core/runtime/fused_columns.h"
 #include "core/runtime/kernel.h"

@@ -8,9 +8,9 @@
 #include "core/base/inline_vector.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/fused/fused_plan.h"
-#include "core/cpu/kernels/fill.h"
-#include "core/cpu/kernels/non_temporal.h"
-#include "core/cpu/kernels/select.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/elementwise/select.h"
+#include "core/cpu/kernels/vector/non_temporal.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {

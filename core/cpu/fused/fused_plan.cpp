@@ -11,8 +11,8 @@
 #include "core/cpu/fused/tile_shape.h"
 #include "core/cpu/fused/value_places.h"
 #include "core/cpu/fused/wider_tiles.h"
-#include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/reduce_parts.h"
+#include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/reduce/reduce_parts.h"
 #include "core/ops/elementwise.h"
 
 namespace shmap::cpu {

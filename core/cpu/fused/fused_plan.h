@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cpu/kernels/binary.h"
-#include "core/cpu/kernels/chain.h"
-#include "core/cpu/kernels/expand.h"
-#include "core/cpu/kernels/reduce.h"
-#include "core/cpu/kernels/store_around.h"
-#include "core/cpu/kernels/unary.h"
+#include "core/cpu/kernels/elementwise/binary.h"
+#include "core/cpu/kernels/elementwise/unary.h"
+#include "core/cpu/kernels/fused/chain.h"
+#include "core/cpu/kernels/move/expand.h"
+#include "core/cpu/kernels/reduce/reduce.h"
+#include "core/cpu/kernels/vector/store_around.h"
 #include "core/cpu/ops/random_block.h"
 #include "core/runtime/fused_program.h"
 

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/compare.h"
+#include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/elementwise/compare.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/cpu/kernels/attention.h"
+#include "core/cpu/kernels/attention/attention.h"
 #include "core/ops/attention.h"
 #include "core/runtime/kernel.h"
 

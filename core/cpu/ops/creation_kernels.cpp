@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/kernels/copy.h"
-#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/move/copy.h"
 #include "core/ops/call_copies.h"
 #include "core/ops/lines.h"
 #include "core/ops/shape_params.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/base/thread_kept.h"
-#include "core/cpu/kernels/gemm.h"
-#include "core/cpu/kernels/vector_product.h"
+#include "core/cpu/kernels/matmul/gemm.h"
+#include "core/cpu/kernels/matmul/vector_product.h"
 #include "core/ops/dot_layout.h"
 #include "core/runtime/kernel.h"
 

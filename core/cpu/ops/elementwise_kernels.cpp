@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <atomic>
 
-#include "core/cpu/kernels/binary.h"
-#include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/compare.h"
-#include "core/cpu/kernels/select.h"
-#include "core/cpu/kernels/unary.h"
+#include "core/cpu/kernels/elementwise/binary.h"
+#include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/elementwise/compare.h"
+#include "core/cpu/kernels/elementwise/select.h"
+#include "core/cpu/kernels/elementwise/unary.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {

@@ -1,13 +1,13 @@
 // gather and the scatters on the CPU.
-#include "core/cpu/kernels/gather.h"
+#include "core/cpu/kernels/indexing/gather.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "core/base/thread_kept.h"
-#include "core/cpu/kernels/fill.h"
-#include "core/cpu/kernels/reduce.h"
-#include "core/cpu/kernels/scatter.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/indexing/scatter.h"
+#include "core/cpu/kernels/reduce/reduce.h"
 #include "core/ops/call_slices.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/gather_reduce.h"

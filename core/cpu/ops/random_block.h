@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "core/cpu/kernels/threefry.h"
+#include "core/cpu/kernels/random/threefry.h"
 #include "core/ops/random.h"
 
 namespace shmap::cpu {

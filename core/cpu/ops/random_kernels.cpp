@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/kernels/threefry.h"
+#include "core/cpu/kernels/random/threefry.h"
 #include "core/cpu/ops/random_block.h"
 #include "core/ops/gamma_sample.h"
 #include "core/ops/random.h"

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "core/cpu/kernels/arg_reduce.h"
-#include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/fill.h"
-#include "core/cpu/kernels/reduce.h"
+#include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/elementwise/fill.h"
+#include "core/cpu/kernels/reduce/arg_reduce.h"
+#include "core/cpu/kernels/reduce/reduce.h"
 #include "core/ops/lines.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/kernel.h"

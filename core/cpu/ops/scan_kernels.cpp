@@ -1,7 +1,7 @@
 // Cumulative operations on the CPU.
 #include <algorithm>
 
-#include "core/cpu/kernels/scan.h"
+#include "core/cpu/kernels/reduce/scan.h"
 #include "core/ops/lines.h"
 #include "core/ops/scan.h"
 #include "core/runtime/kernel.h"

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/cpu/kernels/copy.h"
-#include "core/cpu/kernels/copy_short.h"
-#include "core/cpu/kernels/pad.h"
+#include "core/cpu/kernels/move/copy.h"
+#include "core/cpu/kernels/move/copy_short.h"
+#include "core/cpu/kernels/move/pad.h"
 #include "core/ops/call_copies.h"
 #include "core/ops/concatenate_slices.h"
 #include "core/ops/shape_params.h"

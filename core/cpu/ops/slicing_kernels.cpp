@@ -1,8 +1,8 @@
 // slice, dynamic_slice and dynamic_update_slice on the CPU.
 #include <algorithm>
 
-#include "core/cpu/kernels/copy.h"
-#include "core/cpu/kernels/gather_index.h"
+#include "core/cpu/kernels/indexing/gather_index.h"
+#include "core/cpu/kernels/move/copy.h"
 #include "core/ops/call_copies.h"
 #include "core/ops/slicing.h"
 #include "core/runtime/kernel.h"

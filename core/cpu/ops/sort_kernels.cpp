@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/cpu/kernels/sort.h"
+#include "core/cpu/kernels/sort/sort.h"
 #include "core/ops/call_sorts.h"
 #include "core/ops/sort.h"
 #include "core/runtime/kernel.h"

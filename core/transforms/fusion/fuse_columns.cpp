@@ -18,8 +18,8 @@ namespace shmap {
 
 namespace {
 
-// With fewer columns the kernel adds in another order (core/cpu/kernels/reduce.h). With fewer rows,
-// or when eight rows exceed a near cache, fusing gains nothing.
+// With fewer columns the kernel adds in another order (core/cpu/kernels/reduce/reduce.h). With
+// fewer rows, or when eight rows exceed a near cache, fusing gains nothing.
 constexpr std::int64_t kFewestCols = 64, kFewestReduced = 64;
 constexpr std::int64_t kMostRowBytes = 64 * 1024;
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/kernels/library_attention.h"
+#include "cuda/kernels/attention/library_attention.h"
 #include "cuda/libraries/cudnn_attention.h"
 #include "shmap/shmap.h"
 #include "tests/support/child_process.h"

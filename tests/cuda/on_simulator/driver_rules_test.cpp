@@ -22,7 +22,7 @@
 #include "cuda/backend/stream.h"
 #include "cuda/device/running_task.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/kernels/cublaslt_gemm.h"
+#include "cuda/kernels/matmul/cublaslt_gemm.h"
 #include "cuda_sim.h"
 #include "tests/support/timeline_scope.h"
 

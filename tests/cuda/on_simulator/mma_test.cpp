@@ -1,6 +1,6 @@
-// Tiles of 16-bit floats (cuda/kernels/mma.h) in the layout that its header gives, against plain
-// products, and copies that run while a thread goes on.
-#include "cuda/kernels/mma.h"
+// Tiles of 16-bit floats (cuda/kernels/attention/mma.h) in the layout that its header gives,
+// against plain products, and copies that run while a thread goes on.
+#include "cuda/kernels/attention/mma.h"
 
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention/async_copy.h"
 #include "cuda_sim.h"
 
 namespace shmap::cuda {

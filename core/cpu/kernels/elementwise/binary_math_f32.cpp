@@ -1,0 +1,26 @@
+// pow and atan2 of f32.
+#include <cmath>
+
+#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/vector_call.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/binary_math_f32.cpp"
+#include "core/cpu/kernels/vector/targets-inl.h"
+//
+#undef SHMAP_MATH_F64
+#define SHMAP_MATH_F64 0
+#include "core/cpu/kernels/elementwise/vector_math-inl.h"
+//
+#include "core/cpu/kernels/elementwise/pow-inl.h"
+//
+#include "core/cpu/kernels/elementwise/map_binary-inl.h"
+//
+#include "core/cpu/kernels/elementwise/binary_math-inl.h"
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_binary_math);
+BinaryFn binary_math_f32_kernel(BinaryOp op) { return SHMAP_BEST(find_binary_math)(op); }
+}  // namespace shmap::cpu
+#endif

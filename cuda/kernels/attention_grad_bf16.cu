@@ -1,9 +1,0 @@
-#include "cuda/kernels/attention_grad_half.h"
-
-namespace shmap::cuda {
-
-void attention_grad_bf16(const AttentionGradCall& call, void* native_stream) {
-  attention_grad_half<Bf16>(call, native_stream);
-}
-
-}  // namespace shmap::cuda

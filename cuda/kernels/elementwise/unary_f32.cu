@@ -1,0 +1,8 @@
+#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/unary_float.h"
+
+namespace shmap::cuda {
+
+UnaryFn unary_f32_kernel(UnaryOp op) { return find_unary_float<float>(op); }
+
+}  // namespace shmap::cuda

@@ -1,0 +1,8 @@
+#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/unary_float.h"
+
+namespace shmap::cuda {
+
+UnaryFn unary_f64_kernel(UnaryOp op) { return find_unary_float<double>(op); }
+
+}  // namespace shmap::cuda

@@ -1,0 +1,18 @@
+#include "cuda/kernels/launch/launch.h"
+
+#include <string>
+
+#include "cuda/driver/error.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+void throw_launch_error(const char* what, int status) {
+  throw_cuda_error(static_cast<cudaError_t>(status), what);
+}
+
+void throw_no_kernel(const char* kernel) {
+  throw Error(std::string(kernel) + ": there is no CUDA kernel for elements of this dtype");
+}
+
+}  // namespace shmap::cuda

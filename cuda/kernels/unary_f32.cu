@@ -1,8 +1,0 @@
-#include "cuda/kernels/elementwise_parts.h"
-#include "cuda/kernels/unary_float.h"
-
-namespace shmap::cuda {
-
-UnaryFn unary_f32_kernel(UnaryOp op) { return find_unary_float<float>(op); }
-
-}  // namespace shmap::cuda

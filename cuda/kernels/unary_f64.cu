@@ -1,8 +1,0 @@
-#include "cuda/kernels/elementwise_parts.h"
-#include "cuda/kernels/unary_float.h"
-
-namespace shmap::cuda {
-
-UnaryFn unary_f64_kernel(UnaryOp op) { return find_unary_float<double>(op); }
-
-}  // namespace shmap::cuda
