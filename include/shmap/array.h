@@ -4,9 +4,10 @@
 // several threads may copy and read one value, but one handle object must not be assigned while
 // another thread uses it.
 //
-// shape() and type() return by value, so that `for (auto d : (x + 1).shape())` is safe. Calls that
-// read elements (to_vector, item, operator bool, printing) and block_until_ready wait until the
-// value is computed; all other calls return at once.
+// shape() and type() return by value, so that `for (auto d : (x + 1).shape())` is safe. The
+// functions that read elements (to_vector, item, operator bool, printing) and block_until_ready
+// wait until the value is computed, and throw the error of a task that failed to compute it. All
+// other member functions of Array return at once.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -77,16 +78,17 @@ class Array {
     o.reset();
     return *this;
   }
-  // x[0] = y and x[0] += y would change a temporary and be lost: they do not compile.
+  // x[0] = y and x[0] += y would change a temporary array and have no effect on x, so they do not
+  // compile.
   template <class T>
   void operator=(T&&) && {
     detail::no_assignment_to_elements<T>();
   }
   ~Array() { reset(); }
 
-  // All of these throw ValueError for an empty array (never assigned, or moved from). `source`,
-  // here and in all headers, is the caller's line, which errors show; its default argument fills it
-  // in.
+  // These functions throw ValueError for an empty array, one that was never assigned or was moved
+  // from. Here and in all headers, `source` is the caller's line, which error messages show; its
+  // default argument fills it in.
   Shape shape(SourceLine source = SourceLine::current()) const;
   int ndim(SourceLine source = SourceLine::current()) const;
   std::int64_t size(SourceLine source = SourceLine::current()) const;
@@ -95,20 +97,28 @@ class Array {
   ShapedArray type(SourceLine source = SourceLine::current()) const;
   // The mesh axes over which the value may vary, in mesh order.
   std::vector<std::string> vma(SourceLine source = SourceLine::current()) const;
-  // The sharding of a concrete array on a mesh; TypeError for a block in a body and for a traced
-  // value.
+  // The sharding of a concrete array. TypeError for a block in a shard_map body, for a traced
+  // value, and for a host scalar, which is not on any device yet.
   NamedSharding sharding(SourceLine source = SourceLine::current()) const;
+  // Whether this process drives all devices of the array's mesh.
   bool is_fully_addressable(SourceLine source = SourceLine::current()) const;
+  // One shard for each device of the mesh that this process drives. The shards share the array's
+  // memory. Throws the TypeErrors of sharding().
   std::vector<Shard> addressable_shards(SourceLine source = SourceLine::current()) const;
-  // A row-major copy on the host. TypeError where T is not the C++ type of the dtype. The array
-  // must be fully addressable: this process drives all its devices.
+  // Copies the elements to the host, in row-major order. The array must be fully addressable: this
+  // process drives all of its devices. ValueError where parts of the array are only on devices of
+  // other processes. TypeError where T is not the C++ type of the dtype, for traced and batched
+  // values, and for a block that may differ between devices.
   template <class T>
   std::vector<T> to_vector(SourceLine source = SourceLine::current()) const;
-  // The value of an array of size 1 whose value is the same on every device.
+  // The value of an array of size 1 whose value is the same on every device. ValueError for another
+  // size; otherwise the errors of to_vector.
   template <class T>
   T item(SourceLine source = SourceLine::current()) const;
+  // Waits until the value is computed, and throws the error of a task that failed. Returns at once
+  // for a traced value.
   const Array& block_until_ready(SourceLine source = SourceLine::current()) const;
-  explicit operator bool() const;  // for a host `if`: item() compared with zero
+  explicit operator bool() const;  // for a host `if`: whether the one element is not zero
 
   Array operator[](const Index& index) const;
   Array operator[](std::initializer_list<Index> indices) const;
@@ -159,9 +169,10 @@ class Array {
   }
   friend std::ostream& operator<<(std::ostream& out, const Array& x);
 
-  // For the library: the node behind the handle, and new handles on a node (`of` adds a reference).
+  // For use by the library only: the node behind the handle, and functions that make a handle on a
+  // node (`of` adds a reference).
   detail::NodeBase* node() const { return node_; }
-  // The first handle on a node that has none yet.
+  // Makes the first handle on a node that has no handle yet.
   static Array first(detail::NodeBase* node) {
     Array a;
     a.node_ = node;
@@ -206,6 +217,8 @@ struct Operand {
   SourceLine source;
 };
 
+// The block of an array on one device (Array::addressable_shards): the device; for each dim, which
+// elements of the global array the block holds; and the block as an array on that device.
 struct Shard {
   Device device;
   std::vector<Slice> index;
@@ -224,8 +237,8 @@ constexpr Range range(A start, B stop, std::int64_t step = 1) {
   return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step};
 }
 
-// In an index: stands for all dims that the other entries do not index, NumPy's "...". An index has
-// at most one.
+// NumPy's "..." in an index: it stands for all dims that the other entries do not index. An index
+// has at most one ellipsis.
 struct ellipsis_t {};
 inline constexpr ellipsis_t ellipsis;
 
@@ -251,31 +264,34 @@ class Index {
   SourceLine source;
 };
 
-// What happens where an element of an index array lies outside of its dim (lax.GatherScatterMode):
-// an update is dropped, and what is read is a fill value; or the nearest index counts instead.
+// How an element of an index array that is out of range is treated (lax.GatherScatterMode).
+// fill_or_drop: a read gives a fill value, and an update is dropped. clip: the nearest index in
+// range is used instead.
 enum class GatherScatterMode : std::uint8_t { fill_or_drop, clip };
 
 // x.at(index) denotes the elements of x that x[index] reads. Each update returns a new array of x's
-// shape and dtype in which only these elements differ from x (as jax.numpy.ndarray.at): y is
-// converted to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)`
-// reuses x's memory where x is its sole owner.
+// shape and dtype in which only these elements differ from x (as jax.numpy.ndarray.at); divide of
+// an integer array returns a float array, as x / y does. y is converted to x's dtype and broadcast
+// to the shape of x[index]. `x = std::move(x).at(i).set(y)` reuses x's memory where x is its sole
+// owner.
 //
 // A host int that is out of range is a ValueError, as in x[index]. A negative element of an integer
 // array (a scalar array too) counts from the end; an element that is out of range is treated as
 // `mode` says. Where an index array names one element of x several times, set keeps the last value
 // in row-major order (NumPy's rule, on every backend); the other updates combine all values (divide
 // and power take the product of the values); apply calls f once for each time that the element is
-// named. divide of integers gives floats everywhere, as x / y does. Bools can be set; add, mul, min
-// and max of bools take ints and ranges only, and all other updates of bools are TypeErrors. All
-// updates have derivatives; values that tie in min or max share the derivative equally.
+// named. Bools can be set; add, mul, min and max of bools take ints and ranges only, and all other
+// updates of bools are TypeErrors. All updates have derivatives; values that tie in min or max
+// share the derivative equally.
 class [[nodiscard]] IndexedArray {
  public:
   using Mode = GatherScatterMode;
   IndexedArray(Array x, std::vector<Index> indices)
       : x_(std::move(x)), indices_(std::move(indices)) {}
   Array get(Mode mode = Mode::clip) const;
-  // The fill value without an argument: NaN, the least signed integer, the greatest unsigned
-  // integer, true. ValueError where a fill value is given with Mode::clip.
+  // The fill value that the overload above uses with Mode::fill_or_drop is NaN for floats, the
+  // least value of a signed integer dtype, the greatest value of an unsigned one, and true for
+  // bools. ValueError where a fill value is given with Mode::clip.
   Array get(Mode mode, Operand fill_value) const;
   Array set(Operand y, Mode mode = Mode::fill_or_drop) const&;
   Array add(Operand y, Mode mode = Mode::fill_or_drop) const&;
@@ -295,10 +311,11 @@ class [[nodiscard]] IndexedArray {
   Array power(Operand y, Mode mode = Mode::fill_or_drop) &&;
   Array min(Operand y, Mode mode = Mode::fill_or_drop) &&;
   Array max(Operand y, Mode mode = Mode::fill_or_drop) &&;
-  // f is an elementwise function, which is given an array of the shape of x[index] and returns one
-  // of the same shape and dtype (else a ValueError or TypeError). With an index array of several
-  // elements f runs in a while_loop, once for each time that the most frequent index occurs:
-  // outside of jit the host waits for that number, and reverse mode has the limits of while_loop.
+  // f is an elementwise function. It is given an array of the shape of x[index], and must return an
+  // array of the same shape (otherwise ValueError) and dtype (otherwise TypeError). With an index
+  // array of several elements, f runs in a while_loop that has as many trips as the most frequent
+  // index has occurrences: outside of jit the host waits for that number, and reverse mode has the
+  // limits of while_loop.
   Array apply(const std::function<Array(Array)>& f, Mode mode = Mode::fill_or_drop,
               SourceLine source = SourceLine::current()) const&;
   Array apply(const std::function<Array(Array)>& f, Mode mode = Mode::fill_or_drop,

@@ -9,27 +9,28 @@ namespace shmap {
 
 struct AttentionOptions {
   Array bias = {};  // added to the scores; dims [b, n, t, s] or the last of these, each extent or 1
-  Array mask = {};  // bool, dims as bias; a score does not count where the mask is false
+  Array mask = {};  // bool, dims as bias; scores are left out where the mask is false
   std::optional<double> scale = {};  // 1 / sqrt(h) by default
   bool is_causal = false;            // row t attends to columns 0 to t only
 };
 
 // softmax(scale · q kᵀ + bias, masked) v, as jax.nn.dot_product_attention. q is [b, t, n, h], k is
 // [b, s, m, h], v is [b, s, m, d], or all three without b; the result is [b, t, n, d] with the
-// dtype of v. Grouped queries: n is a multiple of m, and the n / m consecutive heads of q from j ·
-// n / m on use head j of k and v.
+// dtype of v. With grouped queries n is a multiple of m, and the n / m consecutive heads of q that
+// begin at head j · n / m use head j of k and v.
 //
 // Operands are floats, and are promoted to one dtype. Scores and their softmax are f32 (f64 for
-// f64). A row whose scores are all masked gives the mean of v's rows. f32, bf16 and f16 are done in
-// tiles, derivatives too (FlashAttention-2, Dao 2023); f64, the bias's derivative, second ones, and
-// on GPUs more than 256 features a head take blocks of rows, with weights in the operands' dtype.
-// The memory needed besides operands and results grows with s, not with t · s, and the backward
-// pass computes the scores of each block again.
+// f64). A row whose scores are all masked gives the mean of v's rows. For f32, bf16 and f16 the
+// result and its derivatives are computed in tiles (FlashAttention-2, Dao 2023). Blocks of rows,
+// with softmax weights in the operands' dtype, are used for f64, for the derivative with respect to
+// the bias, for second derivatives, and on GPUs for heads of more than 256 features. The memory
+// needed besides operands and results grows with s, not with t · s, and the backward pass computes
+// the scores of each block again.
 //
-// attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map on each
-// device's own operands. It does not wait for its result.
+// attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map, where each
+// device uses its own blocks of the operands. attention does not wait for its result.
 //
-// Errors: ValueError where ranks or extents do not fit; TypeError for dtypes.
+// Throws ValueError where ranks or extents do not fit, and TypeError where dtypes do not.
 Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options = {});
 
 }  // namespace shmap

@@ -36,8 +36,8 @@ constexpr std::string_view name_view(const S& name, const char* what, SourceLine
 }
 }  // namespace detail
 
-// A conversion to a name or to axes happens on the caller's line: `source` is for the error about a
-// null pointer.
+// One axis name. A name converts to AxisName or Axes implicitly, on the caller's line: `source` is
+// that line, which the error about a null pointer shows.
 struct AxisName {
   template <NameLike S>
   constexpr AxisName(const S& name, SourceLine source = SourceLine::current())

@@ -1,10 +1,11 @@
-// checkpoint: a function whose derivative computes the function again instead of storing its
-// intermediate values (jax.checkpoint; rematerialisation). Only the inputs are saved. The results
-// of collectives are not saved, so the derivative communicates again.
+// checkpoint: in the backward pass the function is computed again, instead of storing its
+// intermediate values as residuals in the forward pass (jax.checkpoint; rematerialisation). Only
+// the function's inputs are stored. The results of collectives are not stored, so the backward pass
+// communicates again.
 //
-// Where nothing differentiates or traces it, the function is simply called. Otherwise it is traced,
-// also under an eager grad, and code inside that reads a value (item, a host `if`) gets a
-// TypeError.
+// A call that is neither differentiated nor traced simply calls the function. Any other call traces
+// the function, also under an eager grad, and code in the function that reads a value (item, a host
+// `if`) gets a TypeError.
 #pragma once
 #include <type_traits>
 #include <utility>

@@ -3,8 +3,8 @@
 //
 // Axes are mesh axes in scope, major first: over several axes, ranks are row-major in the order
 // given, which may differ from the mesh's order. Every function takes an array or a tree of arrays,
-// and works on each leaf. How each changes the type (V: varies over the axes, I: invariant over
-// them):
+// and works on each leaf. The table shows how each function changes the variance of its operand (V:
+// varies over the axes, I: invariant over them):
 //
 //   psum pmax pmin pmean  V -> I   ppermute pshuffle           V -> V   axis_index      -> V
 //   all_gather            V -> V   psum_scatter                V -> V   pbroadcast    I -> V
@@ -16,19 +16,21 @@
 // {.auto_pbroadcast = false} such an operand is a TypeError. pbroadcast and pscatter of an operand
 // that already varies are TypeErrors. With {.check_vma = false} none of these is an error.
 //
-// axis_index_groups: lists of ranks, all of one length, that together hold each rank once. Each
-// group performs the collective on its own, with ranks numbered by their position in the list.
+// axis_index_groups is a list of groups of ranks. All groups have the same length, and each rank is
+// in exactly one of them. Each group performs the collective on its own, and a rank's number in its
+// group is its position in the list.
 //
-// Errors: CollectiveError for an axis that is not in scope; ValueError for dims, sizes, groups,
-// permutations and ranks that do not fit; TypeError for dtypes and variance. No collective waits
-// for a value.
+// Collectives throw CollectiveError for an axis that is not in scope, ValueError for dims, sizes,
+// groups, permutations and ranks that do not fit, and TypeError for dtypes and variances that do
+// not fit. No collective waits for a value.
 //
-// counters(): .collectives counts the calls that communicate, one per leaf (pbroadcast, pscatter
-// and axis_index do not). .collective_bytes adds up the bytes that they move: for sums, gathers,
-// scatters and all_to_all the operand's bytes on every local device; for ppermute and
-// broadcast_from only the bytes copied to another memory space (inside one memory space nothing is
-// copied: the receiver shares the block). Over axes of size 1 nothing moves. Of a collective
-// between processes only the bytes that this process sends to others count.
+// In counters(), .collectives counts the calls that communicate, one per leaf of the tree
+// (pbroadcast, pscatter and axis_index do not communicate). .collective_bytes adds up the bytes
+// that these calls move: for sums, gathers, scatters and all_to_all the operand's bytes on every
+// local device; for ppermute and broadcast_from only the bytes copied to another memory space
+// (inside one memory space nothing is copied: the receiver shares the block). Over axes of size 1
+// nothing moves. For a collective between processes only the bytes that this process sends to other
+// processes count.
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -46,12 +48,12 @@ struct PsumOptions {
   Groups axis_index_groups = {};
 };
 struct AllGatherOptions {
-  int axis = 0;        // dim of the result: the dim of the ranks or, if tiled, the dim that grows
+  int axis = 0;        // dim of the result: the new dim of the ranks; if tiled, the dim that grows
   bool tiled = false;  // concatenate the blocks instead of stacking them
   Groups axis_index_groups = {};
 };
 struct PsumScatterOptions {
-  int scatter_dimension = 0;  // if not tiled: of size ranks, and not a dim of the result
+  int scatter_dimension = 0;  // if not tiled: its extent is the number of ranks, and it is removed
   bool tiled = false;
   Groups axis_index_groups = {};
 };
@@ -88,7 +90,7 @@ Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int conc
                       const AllToAllOptions& options, SourceLine source);
 Array pbroadcast_leaf(const Array& x, const Axes& axes, const char* what, SourceLine source);
 Array broadcast_from_leaf(const Array& x, const Axes& axes, int rank, SourceLine source);
-// The number of ranks over the axes, or in each of the groups where there are groups.
+// The number of ranks over the axes; where groups are given, the number of ranks in each group.
 int rank_count(const Axes& axes, const Groups& groups, const char* what, SourceLine source);
 
 template <class T, class F>
@@ -106,9 +108,10 @@ arg_t<T> map_leaves(const T& tree, const F& f) {
 
 }  // namespace detail
 
-// ---- reductions: the elementwise sum, mean, maximum or minimum over the ranks. Floats are added
-// in one balanced binary tree over the ranks in mesh order, except by NCCL, which has an order of
-// its own. psum of bools counts the true ones in i32; pmean is psum / ranks; the mean of integers
+// ---- reductions
+// The elementwise sum, mean, maximum or minimum over the ranks. Floats are added in one balanced
+// binary tree over the ranks in mesh order, except by NCCL, which has an order of its own. psum of
+// bools counts the elements that are true, as an i32; pmean is psum / ranks; the mean of integers
 // is a float.
 template <ArrayTree T>
 arg_t<T> psum(const T& x, const Axes& axes, const PsumOptions& options = {},
@@ -116,8 +119,8 @@ arg_t<T> psum(const T& x, const Axes& axes, const PsumOptions& options = {},
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::psum_leaf(leaf, axes, options, source); });
 }
-// psum of a host number: the number times the ranks, computed on the host. psum(1, "i") is the size
-// of axis i.
+// psum of a host number: the number times the number of ranks, computed on the host. psum(1, "i")
+// is the size of axis i.
 template <Scalar T>
 auto psum(T x, const Axes& axes, const PsumOptions& options = {},
           SourceLine source = SourceLine::current()) {
@@ -144,8 +147,8 @@ arg_t<T> pmin(const T& x, const Axes& axes, const PsumOptions& options = {},
       x, [&](const Array& leaf) { return detail::pmin_leaf(leaf, axes, options, source); });
 }
 
-// ---- permutations: perm lists {from, to} pairs of ranks; a rank that is no pair's `to` gets
-// zeros.
+// ---- permutations
+// perm lists {from, to} pairs of ranks. A rank that is the `to` of no pair gets zeros.
 template <ArrayTree T>
 arg_t<T> ppermute(const T& x, const Axes& axes, const std::vector<std::pair<int, int>>& perm,
                   SourceLine source = SourceLine::current()) {
@@ -156,7 +159,8 @@ arg_t<T> ppermute(const T& x, const Axes& axes, const std::vector<std::pair<int,
 // ranks: ppermute(x, "i", ring_permutation("i")).
 std::vector<std::pair<int, int>> ring_permutation(const Axes& axes, int shift = 1,
                                                   SourceLine source = SourceLine::current());
-// ppermute of an rvalue: inside one memory space the receiver becomes the block's sole owner.
+// ppermute of an rvalue donates the array: inside one memory space the receiver becomes the block's
+// sole owner.
 template <ArrayTree T>
 requires(!std::is_reference_v<T>) arg_t<T> ppermute(T&& x, const Axes& axes,
                                                     const std::vector<std::pair<int, int>>& perm,
@@ -179,14 +183,16 @@ requires(!std::is_reference_v<T>) arg_t<T> pshuffle(T&& x, const Axes& axes,
   return pshuffle(given, axes, perm, source);
 }
 
-// ---- gathers and scatters. all_gather of f32[2] over 8 ranks: f32[8,2], or f32[16] if tiled.
+// ---- gathers and scatters
+// Each rank gets the blocks of all ranks. all_gather of f32[2] over 8 ranks gives f32[8,2], or
+// f32[16] if tiled.
 template <ArrayTree T>
 arg_t<T> all_gather(const T& x, const Axes& axes, const AllGatherOptions& options = {},
                     SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::all_gather_leaf(leaf, axes, options, source); });
 }
-// all_gather whose result has the type of a value that is equal on all ranks.
+// all_gather whose result is typed as invariant over the axes: it is equal on all ranks.
 template <ArrayTree T>
 arg_t<T> all_gather_invariant(const T& x, const Axes& axes, const AllGatherOptions& options = {},
                               SourceLine source = SourceLine::current()) {
@@ -194,14 +200,15 @@ arg_t<T> all_gather_invariant(const T& x, const Axes& axes, const AllGatherOptio
     return detail::all_gather_invariant_leaf(leaf, axes, options, source);
   });
 }
-// The sum over the ranks; each rank keeps its own part of dim scatter_dimension.
+// Sums over the ranks, and leaves each rank its own part of the sum along dim scatter_dimension.
 template <ArrayTree T>
 arg_t<T> psum_scatter(const T& x, const Axes& axes, const PsumScatterOptions& options = {},
                       SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::psum_scatter_leaf(leaf, axes, options, source); });
 }
-// Each rank's part of a value that all ranks have: no communication.
+// Leaves each rank its own part, along dim scatter_dimension, of a value that is invariant over the
+// axes. No data moves between ranks.
 template <ArrayTree T>
 arg_t<T> pscatter(const T& x, const Axes& axes, const PscatterOptions& options = {},
                   SourceLine source = SourceLine::current()) {
@@ -209,10 +216,12 @@ arg_t<T> pscatter(const T& x, const Axes& axes, const PscatterOptions& options =
       x, [&](const Array& leaf) { return detail::pscatter_leaf(leaf, axes, options, source); });
 }
 
-// ---- all_to_all: dim split_axis is cut into as many parts as there are ranks, part r goes to rank
-// r, and the parts that a rank receives are concatenated in rank order along concat_axis. If not
-// tiled, split_axis must have size ranks and is removed, and the received parts are stacked along a
-// new dim, concat_axis, counted without the removed one.
+// ---- all_to_all
+// Cuts dim split_axis into as many parts as there are ranks, sends part r to rank r, and
+// concatenates the parts that a rank receives, in rank order, along dim concat_axis. If not tiled,
+// the extent of dim split_axis must be the number of ranks; that dim is removed, and the received
+// parts are stacked along a new dim. concat_axis is the position of the new dim among the dims that
+// are left.
 template <ArrayTree T>
 arg_t<T> all_to_all(const T& x, const Axes& axes, int split_axis, int concat_axis,
                     const AllToAllOptions& options = {},
@@ -221,8 +230,8 @@ arg_t<T> all_to_all(const T& x, const Axes& axes, int split_axis, int concat_axi
     return detail::all_to_all_leaf(leaf, axes, split_axis, concat_axis, options, source);
   });
 }
-// Swaps the mesh axes with dim `axis`, whose size must be the number of ranks: all_to_all, not
-// tiled.
+// Swaps the mesh axes with dim `axis`, whose extent must be the number of ranks (all_to_all, not
+// tiled).
 template <ArrayTree T>
 arg_t<T> pswapaxes(const T& x, const Axes& axes, int axis, const PsumOptions& options = {},
                    SourceLine source = SourceLine::current()) {
@@ -239,12 +248,13 @@ arg_t<T> pbroadcast(const T& x, const Axes& axes, SourceLine source = SourceLine
     return detail::pbroadcast_leaf(leaf, axes, "pbroadcast", source);
   });
 }
+// Another name of pbroadcast.
 template <Tree T>
 arg_t<T> pvary(const T& x, const Axes& axes, SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::pbroadcast_leaf(leaf, axes, "pvary", source); });
 }
-// The block of one rank, sent to all ranks: a real broadcast.
+// Sends the block of rank `rank` to all ranks. (pbroadcast only changes the type.)
 template <ArrayTree T>
 arg_t<T> broadcast_from(const T& x, const Axes& axes, int rank,
                         SourceLine source = SourceLine::current()) {

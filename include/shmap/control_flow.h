@@ -1,23 +1,24 @@
 // Loops and branches: fori_loop, while_loop, scan, cond, switch_ (as in jax.lax).
 //
 // Called eagerly, also in the body of a shard_map, loops and branches run operation by operation:
-// the function passed is called once per trip, on values that can be printed, and the host waits
-// for the value that decides (predicate, bound, index). While a program is traced (make_jaxpr,
-// jit), each loop or branch becomes one equation that contains programs, and the function is called
-// to be traced: more than once where the types of a carry are known only after the first trace.
+// the user's function is called once per trip, on values that can be printed, and the host waits
+// for the predicate, loop bound or branch index that decides how the program goes on. While a
+// program is traced (make_jaxpr, jit), each loop or branch becomes one equation that contains
+// programs, and the user's function is called only to trace it, more than once where the types of a
+// carry are known only after the first trace.
 //
-// Carries are trees. A trip must return a carry of the structure, dtypes and shapes that it was
-// given; a host scalar in `init` takes the dtype that the body returns for it. TypeErrors name the
-// leaf ("carry[1]"), both types and the cast to write.
+// Carries are trees. The body must return a carry of the structure, dtypes and shapes of the carry
+// that it was given; a host scalar in `init` takes the dtype that the body returns for it.
+// TypeErrors name the leaf ("carry[1]"), both types and the cast to write.
 //
-// In a shard_map body, a carry varies over all axes over which its init or the body's result
-// varies, the result of a branch over all axes over which the result of any branch varies, and both
-// also over the axes of the deciding predicate or trip count. Casts are inserted (with
-// auto_pbroadcast = false a missing cast is a TypeError that names it). Under a predicate that
-// varies, each device gets the result of its own branch, or the carry of its own last trip; a
-// collective over an axis over which the predicate varies is a CollectiveError. Called eagerly, a
-// branch or body that no device takes is not called, so that its types and variance are not
-// checked.
+// In a shard_map body, a carry varies over all mesh axes over which its init or the body's result
+// varies. The result of cond and switch_ varies over all mesh axes over which the result of any
+// branch varies. Both also vary over the mesh axes over which the predicate, branch index or trip
+// count varies. Casts are inserted (with auto_pbroadcast = false a missing cast is a TypeError that
+// names it). Where the predicate varies, each device gets the result of its own branch, or the
+// carry of its own last trip; a collective over an axis over which the predicate varies is a
+// CollectiveError. In an eager call, a branch or body that no device takes is not called, so its
+// types and variance are not checked.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +36,9 @@
 
 namespace shmap {
 
-// length: the number of trips, needed where xs is `none`; -1: the first extent of the leaves of xs.
-// reverse: scan from the last x to the first; each y is stored at the index of its x.
+// length is the number of trips, which must be given where xs is `none`; -1 stands for extent 0 of
+// the leaves of xs. With reverse, the scan goes from the last x to the first; each y is still
+// stored at the index of its x.
 struct ScanOptions {
   std::int64_t length = -1;
   bool reverse = false;
@@ -44,9 +46,10 @@ struct ScanOptions {
 
 namespace detail {
 
-// The functions below, with trees as lists of leaves. The body of a loop takes the leaves of the
-// carry (fori_loop: the index before them; scan: the leaves of x after them) and returns those of
-// the new carry (scan: a list of the carry and of y).
+// The functions below, with lists of leaves in place of trees. The body of a loop takes the leaves
+// of the carry and returns the leaves of the new carry. The body of a fori_loop takes the index
+// before these leaves. The body of a scan takes the leaves of x after the leaves of the carry, and
+// its result is a list of two trees, the carry and y.
 std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree init,
                                     SourceLine source);
 std::vector<Array> while_loop_leaves(BodyRef test, BodyRef body, FlatTree init, SourceLine source);
@@ -57,7 +60,8 @@ ScanLeaves scan_leaves(BodyRef body, FlatTree init, FlatTree xs, ScanOptions opt
                        SourceLine source);
 struct BranchLeaves {
   std::vector<Array> leaves;
-  // the number of a branch that was called; its FlatCall has the result's structure
+  // the number of a branch that was called; the FlatCall of that branch has the structure of the
+  // result
   std::size_t called;
 };
 BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree arguments,
@@ -177,7 +181,7 @@ requires(!Tree<C> || !Tree<X> ||
   return detail::Untraceable{};
 }
 
-// t(args…) where the bool scalar pred is true, otherwise f(args…).
+// Returns t(args…) where the bool scalar pred is true, otherwise f(args…).
 template <class T, class F, class... A>
 requires detail::Branches<T, F, A...> result_t<T, A...> cond(Operand pred, T&& t, F&& f,
                                                              const A&... args) {
@@ -203,8 +207,9 @@ requires(!detail::Branches<T, F, A...>) auto cond(Operand, T&&, F&&, const A&...
   }
 }
 
-// branches[index](args…); index is clamped to the branches. This overload takes branches in braces,
-// {f0, f1}: each branch returns an Array, or an R where R is given.
+// Returns branches[index](args…); an index out of range is clamped to the nearest branch. This
+// overload takes the branches in braces, {f0, f1}: each branch returns an Array, or an R where R is
+// given.
 template <class R = Array, class... A>
 R switch_(Operand index, std::vector<std::function<R(arg_t<A>...)>> branches, const A&... args) {
   std::vector<detail::FlatCall<std::function<R(arg_t<A>...)>, A...>> calls;

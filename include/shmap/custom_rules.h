@@ -7,17 +7,17 @@
 //   auto g = custom_vjp(g, [](x…) { return std::pair{y, residuals}; },
 //                       [](residuals, y_bar) { return std::tuple{x_bar…}; });
 //
-// Where the function is differentiated, its rule is called in place of the function; called eagerly
-// the rule runs eagerly, and it may itself be differentiated. y, y_dot and y_bar have the type of
-// f's result; residuals may be any tree; `none` in place of an x_bar is a cotangent of zeros.
-// Integers and bools have tangents and cotangents that are zeros of their dtype. Under jit and
-// make_jaxpr and in bodies of shard_map, f becomes one equation, custom_jvp_call or
-// custom_vjp_call, which keeps the program of f and its rules.
+// When the function is differentiated, its rule is called instead of the function. In an eager call
+// the operations of the rule run eagerly. The rule may itself be differentiated. y, y_dot and y_bar
+// have the type of f's result; residuals may be any tree; `none` in place of an x_bar is a
+// cotangent of zeros. Integers and bools have tangents and cotangents that are zeros of their
+// dtype. Under jit and make_jaxpr and in bodies of shard_map, f becomes one equation,
+// custom_jvp_call or custom_vjp_call, which keeps the program of f and its rules.
 //
-// TypeErrors: a rule's result differs in structure, shape or dtype, or varies over more mesh axes
-// than it should (a result that varies over fewer is cast); forward mode is applied to a function
-// with a custom_vjp. f and its rules must not capture values that are being differentiated: pass
-// such values as arguments.
+// Throws TypeError where a rule's result has the wrong structure, shape or dtype; where a rule's
+// result varies over more mesh axes than it should (a result that varies over fewer axes is cast);
+// and where forward mode is applied to a function with a custom_vjp. f and its rules must not
+// capture values that are being differentiated: pass such values as arguments.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -33,16 +33,16 @@ namespace shmap {
 
 namespace detail {
 
-// A rule as a function of leaves, kept with the programs that hold the rule's function. `like`:
-// null, or a pointer to a std::optional of the function's result type, which receives the structure
-// of the y that the rule returns.
+// A user's rule as a function of leaves. Programs whose equations need the rule own a share of
+// `object`, which holds the user's function. `like`: null, or a pointer to a std::optional of the
+// function's result type, which receives the structure of the y that the rule returns.
 struct RuleCode {
   std::shared_ptr<void> object;
   void (*call)(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) = nullptr;
 };
-// The forward rule of a custom_vjp as a function of leaves. It returns the backward rule for
-// residuals of the structure that it made: from the leaves of the residuals and of y_bar to the
-// list of the x_bars.
+// The forward rule of a custom_vjp as a function of leaves. The forward rule returns the backward
+// rule for residuals of the structure that the forward rule made. The backward rule takes the
+// leaves of the residuals and then those of y_bar, and returns the list of the x_bars.
 struct ForwardCode {
   std::shared_ptr<void> object;
   RuleCode (*call)(void* object, std::vector<Array>& leaves, FlatTree& result,
@@ -80,8 +80,8 @@ struct JvpRuleObject {
     auto out = (*self.rule)(std::move(primals), std::move(tangents));
     using Out = decltype(out);
     static_assert(is_pair<Out>, "the rule of a custom_jvp returns std::pair{y, y_dot}");
-    // The rest is compiled for rules of the right shape alone, so that nothing else is said of
-    // others.
+    // The rest is compiled only for rules that return a pair, so that for any other rule the
+    // static_assert above is the only error.
     if constexpr (is_pair<Out>) {
       constexpr bool same = std::is_same_v<arg_t<typename Out::first_type>, R>;
       static_assert(same,
@@ -186,7 +186,7 @@ class CustomRule {
 
 }  // namespace detail
 
-// f with a rule for its derivative along tangents; forward and reverse mode are both made from it.
+// f with a rule for its derivative along tangents; both forward and reverse mode use this rule.
 template <class F, class Rule>
 auto custom_jvp(F&& f, Rule&& rule, SourceLine source = SourceLine::current()) {
   using Rules = std::decay_t<Rule>;

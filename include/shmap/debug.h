@@ -16,8 +16,8 @@ std::string to_string(const Array& x);  // as std::cout << x prints it
 namespace debug {
 
 namespace detail {
-// An argument of print: an array, or the text of a host value. A number has its value too, as a
-// bool, i64, u64 or f64, for a format spec.
+// An argument of print: an array, or the text of a host value. For a number, `dtype` and `bits`
+// also hold its value as a bool, i64, u64 or f64, which a format spec needs.
 struct PrintArgument {
   Array array;
   std::string text;
@@ -76,15 +76,17 @@ struct Format {
 
 // Writes a line to standard output. Where an array varies over devices in a shard_map body, writes
 // one line per local device, labelled with its mesh position; under vmap, one line per example.
-// ValueError where the number of {} is not the number of arguments, or a spec does not fit its
-// argument.
+// Called eagerly, print waits for the values. ValueError where the number of {} is not the number
+// of arguments, or a spec does not fit its argument.
 template <class... A>
 void print(Format format, const A&... arguments) {
   detail::print(format.text, {detail::argument(arguments)...}, format.source);
 }
 
 // Draws on standard output which devices hold which part of a 1-D or 2-D array
-// (jax.debug.visualize_array_sharding).
+// (jax.debug.visualize_array_sharding). draw_array_sharding returns the drawing as text instead.
+// ValueError for an array of another rank; TypeError for an array without a sharding
+// (Array::sharding).
 void visualize_array_sharding(const Array& x);
 std::string draw_array_sharding(const Array& x);
 

@@ -21,7 +21,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 class Device {
  public:
   int id() const noexcept { return id_; }  // unique in the whole job
-  // of the process that drives the device
+  // the index of the process that drives the device
   int process_index() const noexcept { return process_index_; }
   DeviceKind kind() const noexcept { return kind_; }
   std::string str() const;
@@ -38,8 +38,9 @@ class Device {
 };
 
 // Starts the runtime. Calling init is optional: the first use of a device starts the runtime too.
-// ValueError where a device string or an environment variable cannot be parsed; DeviceError where
-// the devices do not exist, or where the runtime already runs with other devices.
+// argc and argv are not read or changed. ValueError where a device string or an environment
+// variable cannot be parsed; DeviceError where the devices do not exist, or where the runtime
+// already runs with other devices.
 void init(int& argc, char**& argv, Options = {});
 
 std::vector<Device> devices();        // of all processes, in the order of their ids

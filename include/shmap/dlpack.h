@@ -21,19 +21,20 @@ using ::DLManagedTensorVersioned;
 // the memory, and should not write to it before the deleter is called. A tensor that is not
 // row-major without gaps, or not aligned for its elements, is copied at once instead.
 //
-// ValueErrors: a null pointer; another major version; a dtype that arrays do not have (complex
-// numbers, vectors, floats of 8 bits or fewer); more dims than an array may have; negative extents;
-// no data. DeviceError: the memory belongs to a device that this process does not drive.
+// Throws ValueError for a null pointer, for another major version of DLPack, for a dtype that
+// arrays do not have (complex numbers, vectors, floats of 8 bits or fewer), for more dims than an
+// array may have, for negative extents, and for a tensor without data. Throws DeviceError where the
+// memory belongs to a device that this process does not drive.
 Array from_dlpack(DLManagedTensor* tensor, SourceLine source = SourceLine::current());
 Array from_dlpack(DLManagedTensorVersioned* tensor, SourceLine source = SourceLine::current());
 
 // A tensor over the array's memory, which stays alive until the tensor's deleter is called. The
 // consumer must not write to it (the versioned struct has the read-only flag), since arrays are
 // immutable. The tensor is an owner of the array like any other: until it is deleted, a donation of
-// the array does not overwrite the memory. The array must be whole on one device; of a replicated
-// array the first device's copy is taken. Waits for the array's value. ValueError for an array that
-// is split over devices (gather it with device_put(x, device) first); TypeError for a traced value,
-// a block in a body, and random keys.
+// the array does not overwrite the memory. One device must hold the whole array; for a replicated
+// array the tensor is the first device's copy. Waits for the array's value. ValueError for an array
+// that is split over devices (gather it with device_put(x, device) first); TypeError for a traced
+// value, a block in a body, and random keys.
 DLManagedTensor* to_dlpack(const Array& x);
 DLManagedTensorVersioned* to_dlpack_versioned(const Array& x);
 

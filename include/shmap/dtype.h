@@ -49,7 +49,8 @@ std::ostream& operator<<(std::ostream& out, DType t);
 template <class T>
 concept Scalar = std::is_arithmetic_v<T>;
 
-// The dtype of a C++ type: of all arithmetic types but long double, and of the two half types.
+// The dtype of a C++ type. Every arithmetic type except long double has one, and so do float16 and
+// bfloat16.
 template <class T>
 struct dtype_of_impl;
 template <>

@@ -4,8 +4,9 @@
 // A message says what was given, what was wanted, which argument, axis or spec is meant, and how to
 // fix it. Its last lines say where: the operation that computed the value, the transform in
 // progress ("in the jit made at f.cpp:36"), and last the caller's line, as far as these are known.
-// An error of a task that ran later names the operation and its line. The library never aborts the
-// process, but for a user's kernel that keeps the thread that called it (docs/faults.md).
+// An error of a task that ran after its operation had returned names the operation and its line.
+// The library never aborts the process, with one exception: a user's kernel that does not return
+// and runs on the thread that called it (docs/faults.md).
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -9,9 +9,10 @@
 
 namespace shmap {
 
-// An array of that type without a value (as jax.ShapeDtypeStruct): an argument for make_jaxpr,
-// eval_shape and load_checkpoint, which use types only; it may be a member of a struct. shape(),
-// dtype() and type() work; an operation on it, and reading it, are TypeErrors.
+// An array of the given type without a value (as jax.ShapeDtypeStruct), also as a member of a
+// struct. It can be an argument of make_jaxpr, eval_shape and load_checkpoint, which use only the
+// types of their arguments. shape(), dtype() and type() of an abstract array work; operations on it
+// and reading its elements throw TypeError.
 Array abstract_array(const ShapedArray& type);
 
 namespace detail {
@@ -44,8 +45,9 @@ class ShapeEvaluator {
 
 }  // namespace detail
 
-// The result of f for such arguments, with abstract arrays as leaves; nothing is computed
-// (jax.eval_shape). Arguments are arrays, abstract arrays or ShapedArrays.
+// eval_shape(f)(args…) is a tree of the structure of f(args…) with abstract arrays as leaves. f is
+// traced, and nothing is computed (jax.eval_shape). The leaves of args may be arrays, abstract
+// arrays or ShapedArrays.
 template <class F>
 detail::ShapeEvaluator<std::decay_t<F>> eval_shape(F&& f,
                                                    SourceLine source = SourceLine::current()) {

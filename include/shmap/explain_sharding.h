@@ -13,10 +13,11 @@ namespace shmap {
 // branches, calls) are explained in their places. The program is first simplified as jit simplifies
 // it, and variables have the names under which the simplified program prints.
 //
-// The mesh is the one on which the arguments of make_jaxpr were placed, or the one that the program
-// names (by a jit over a mesh, a shard_map, a constraint); it may be abstract. Arguments of which
-// only the types are known get the shardings that the program's operations ask for. Programs
-// without a mesh, and programs over several meshes, are not split, and the text says so.
+// The program is split over the mesh on which the arguments of make_jaxpr were placed, or over the
+// mesh that the program names (by a jit over a mesh, a shard_map, a constraint). The mesh may be
+// abstract. Arguments of which only the types are known get the shardings that the program's
+// operations ask for. Programs without a mesh, and programs over several meshes, are not split, and
+// the text says so.
 std::string explain_sharding(const ClosedJaxpr& jaxpr);
 
 }  // namespace shmap

@@ -1,6 +1,6 @@
-// The parts of the library for programs that extend it (jax.extend): programs as data,
-// interpreters, and primitives with kernels of one's own. Names in these headers may change between
-// versions.
+// The headers for programs that extend the library (jax.extend): programs as data, interpreters of
+// programs, and primitives with kernels that a user writes. Names in these headers may change
+// between versions.
 #pragma once
 #include "shmap/extend/core.h"
 #include "shmap/extend/interpreters.h"

@@ -1,5 +1,5 @@
-// A user's function of trees as a function of leaves: the form in which shard_map, make_jaxpr, jit
-// and the control flow functions hand it to the library.
+// Turns a user's function of trees into a function of leaves, the form in which shard_map,
+// make_jaxpr, jit and the control flow functions hand a user's function to the library.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -17,7 +17,8 @@ namespace shmap::detail {
 // and appends the result's leaves and structure to `result`.
 class BodyRef {
  public:
-  // Not for a BodyRef, which this template would match better than the copy constructor does.
+  // The template excludes F = BodyRef: for a BodyRef that is not const it would be a better match
+  // than the copy constructor.
   template <class F>
   requires(!std::is_same_v<std::remove_const_t<F>, BodyRef>) explicit BodyRef(F& f)
       : f_(&f), call_([](void* p, std::vector<Array>& leaves, FlatTree& result) {
@@ -82,8 +83,8 @@ arg_t<T> structure_of(const T& tree) {
   return rebuild(tree, empty, next);
 }
 
-// The leaves of the arguments; the root has one child per argument. An rvalue argument is moved in,
-// which donates its buffers.
+// The leaves of the arguments; the root has one child per argument. An rvalue argument is moved
+// into the FlatTree, which donates its buffers.
 template <class... A>
 FlatTree flatten_arguments(A&&... args) {
   FlatTree flat;
@@ -94,7 +95,7 @@ FlatTree flatten_arguments(A&&... args) {
   return flat;
 }
 
-// An object per list of types, whose address tells these lists apart in a cache's key.
+// One object for each list of types. The object's address stands for the list in a cache's key.
 template <class... T>
 inline constexpr char type_tag = 0;
 

@@ -6,11 +6,11 @@
 //   grad(f, has_aux)              f returns std::pair{loss, aux}: {gradient, aux}
 //   value_and_grad(…)             {value, gradient}; with has_aux {{loss, aux}, gradient}
 //
-// f is called once; under an eager grad its operations run eagerly. TypeErrors: f's result is not a
-// floating-point scalar; an argument to be differentiated holds integers or bools (the message has
-// the leaf's path). ValueError: an argument number is out of range. The gradient of an argument
-// that f does not use is zeros. In a shard_map body the gradient of an argument that is invariant
-// over a mesh axis is summed over that axis.
+// f is called once; under an eager grad its operations run eagerly. Throws TypeError where f's
+// result is not a floating-point scalar, and where an argument to be differentiated holds integers
+// or bools (the message has the leaf's path). Throws ValueError where an argument number is out of
+// range. The gradient of an argument that f does not use is zeros. In a shard_map body the gradient
+// of an argument that is invariant over a mesh axis is summed over that axis.
 #pragma once
 #include <array>
 #include <concepts>

@@ -1,7 +1,7 @@
-// The 16-bit floating-point types as host values. They store and convert; arithmetic is done in
-// float. float16 is IEEE 754 binary16, bfloat16 is the upper half of a binary32. Conversions from
-// float round to nearest even, keep signed zeros and infinities, and turn every NaN into a quiet
-// NaN.
+// The 16-bit floating-point types as host values. These types only store and convert values;
+// arithmetic on them is done in float. float16 is IEEE 754 binary16, bfloat16 is the upper half of
+// a binary32. Conversions from float round to nearest even, keep signed zeros and infinities, and
+// turn every NaN into a quiet NaN.
 #pragma once
 #include <bit>
 #include <compare>

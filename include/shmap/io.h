@@ -1,8 +1,8 @@
 // Files of arrays. The contents of a file are not trusted: any bytes give either the right arrays
 // or a ValueError that says what is wrong with them, and reading takes at most the file's size plus
 // 16 MiB of memory. Every error names the file and the caller's line; OutOfMemory is thrown where
-// the file is larger than the memory. A file that becomes shorter while it is read, and a full
-// disk, are Errors.
+// the file is larger than the memory. Error is thrown where a file becomes shorter while it is
+// read, and where the disk is full.
 //
 // Saving is atomic. After a save has returned, the file survives a loss of power; before that, the
 // path names the old file or no file. The data is written under a random name in the same folder,
@@ -40,23 +40,26 @@ struct FileOptions {
 };
 
 // ---- .npy: NumPy's format, versions 1 to 3, C and Fortran order, either byte order
-// The array comes onto the default device.
+// Loads the array onto the default device.
 Array load_npy(const std::string& path, SourceLine source = SourceLine::current());
-// The array comes with that sharding. Each memory space reads only the bytes of its own blocks.
+// Loads the array with the given sharding. For each memory space only the bytes of its own blocks
+// are read.
 Array load_npy(const std::string& path, const NamedSharding& sharding, FileOptions options = {},
                SourceLine source = SourceLine::current());
 // Writes version 1.0 in C order. bf16 is written as '<V2', as ml_dtypes writes it.
 void save_npy(const std::string& path, const Array& x, FileOptions options = {},
               SourceLine source = SourceLine::current());
 
-// ---- .npz: .npy files in a zip archive, as numpy.savez (and save_npz) writes them, or deflated as
-// numpy.savez_compressed writes them. A deflated member is inflated up to the size that the archive
-// declares.
+// ---- .npz
+// An .npz file is a zip archive of .npy files, stored as numpy.savez (and save_npz) writes them, or
+// deflated as numpy.savez_compressed writes them. A deflated member is inflated up to the size that
+// the archive declares.
 //
-// Arrays by their names, without ".npy". Arrays named in `shardings` come with that sharding, the
-// others come onto the default device. ValueError where `shardings` names an array that the file
-// does not have. Arrays that are read whole or inflated are checked against the archive's CRC-32;
-// other sharded arrays are not, since each memory space reads only its own blocks.
+// load_npz returns the arrays by their names, without ".npy". Arrays named in `shardings` get that
+// sharding, the others are loaded onto the default device. ValueError where `shardings` names an
+// array that the file does not have. Arrays that are read whole or inflated are checked against the
+// archive's CRC-32; other sharded arrays are not, since for each memory space only its own blocks
+// are read.
 std::map<std::string, Array> load_npz(const std::string& path,
                                       const std::map<std::string, NamedSharding>& shardings = {},
                                       FileOptions options = {},
@@ -65,9 +68,9 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
               FileOptions options = {}, SourceLine source = SourceLine::current());
 
 // ---- safetensors
-// All tensors of the file by their names; `shardings` as in load_npz. ValueErrors: a header of more
-// than 16 MiB, a dtype that arrays do not have (8-bit floats), and everything that the format
-// forbids: holes, overlaps, keys given twice.
+// load_safetensors returns all tensors of the file by their names; `shardings` has the same meaning
+// as in load_npz. ValueError for a header of more than 16 MiB, for a dtype that arrays do not have
+// (8-bit floats), and for everything that the format forbids: holes, overlaps, keys given twice.
 std::map<std::string, Array> load_safetensors(
     const std::string& path, const std::map<std::string, NamedSharding>& shardings = {},
     FileOptions options = {}, SourceLine source = SourceLine::current());
@@ -93,7 +96,7 @@ Array from_memory(std::span<const T> values, Shape shape, std::function<void()> 
   return detail::from_memory(dtype_of<T>, values.data(), static_cast<std::int64_t>(values.size()),
                              shape, std::move(release), source);
 }
-// from_memory of an rvalue vector: the array owns the vector.
+// from_memory of an rvalue vector, which the array then owns.
 template <Element T>
 requires(!std::same_as<T, bool>) Array
     from_memory(std::vector<T>&& values, Shape shape, SourceLine source = SourceLine::current()) {

@@ -1,15 +1,15 @@
-// jacfwd, jacrev and hessian: all derivatives of a function with respect to its first argument
-// (jax.jacfwd, jax.jacrev, jax.hessian).
+// jacfwd, jacrev and hessian: the full Jacobian, or Hessian, of a function with respect to its
+// first argument (jax.jacfwd, jax.jacrev, jax.hessian).
 //
 // Every array of the function's result becomes a tree of the structure of the first argument; the
 // derivative of an array of shape s with respect to an array of shape t has shape s + t. The
 // members of a struct are Arrays and cannot become trees, so a result may contain a struct only
 // where the first argument is a single Array.
 //
-// The function is called once; called eagerly it runs eagerly. Its linear part then runs for all
-// directions at once, batched by vmap: jacfwd has one direction per element of the argument, jacrev
-// one per element of the result. TypeError where the argument or the result holds integers or
-// bools.
+// The function is called once; in an eager call its operations run eagerly. The function's linear
+// part then runs for all directions at once, batched by vmap: jacfwd has one direction per element
+// of the argument, jacrev one per element of the result. TypeError where the argument or the result
+// holds integers or bools.
 #pragma once
 #include <array>
 #include <concepts>
@@ -134,13 +134,15 @@ class Jacobian {
 
 }  // namespace detail
 
-// By forward mode: cheaper where the result has more elements than the argument.
+// The Jacobian by forward mode, which is cheaper where the result has more elements than the
+// argument.
 template <class F>
 detail::Jacobian<true, std::decay_t<F>> jacfwd(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};
 }
 
-// By reverse mode: cheaper where the result has fewer elements than the argument.
+// The Jacobian by reverse mode, which is cheaper where the result has fewer elements than the
+// argument.
 template <class F>
 detail::Jacobian<false, std::decay_t<F>> jacrev(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};

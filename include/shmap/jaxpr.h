@@ -15,8 +15,9 @@ namespace detail {
 struct ClosedJaxprImpl;
 }
 
-// A program, and the constants that it captured, which are its first input variables. A handle:
-// cheap to copy, immutable, usable from several threads.
+// A program together with the constants that its function captured; the program's first binders
+// stand for these constants. A ClosedJaxpr is a handle on immutable data: it is cheap to copy, and
+// several threads may use it.
 class ClosedJaxpr {
  public:
   explicit ClosedJaxpr(std::shared_ptr<const detail::ClosedJaxprImpl> impl)
@@ -25,8 +26,8 @@ class ClosedJaxpr {
   std::vector<ShapedArray> in_types() const;
   std::vector<ShapedArray> out_types() const;
   const std::vector<Array>& consts() const;
-  // Equal where both are handles on one program object; equal programs that were traced twice
-  // differ.
+  // Two ClosedJaxprs are equal where both are handles on the same program object; two programs of
+  // the same text that were traced separately are not equal.
   friend bool operator==(const ClosedJaxpr&, const ClosedJaxpr&) = default;
   friend std::ostream& operator<<(std::ostream& out, const ClosedJaxpr& jaxpr);
   const detail::ClosedJaxprImpl& impl() const { return *impl_; }
@@ -35,7 +36,7 @@ class ClosedJaxpr {
   std::shared_ptr<const detail::ClosedJaxprImpl> impl_;
 };
 
-// "(f32[3,4]{i}) -> (f32[])"
+// The types of a program's arguments and results. Prints as "(f32[3,4]{i}) -> (f32[])".
 class JaxprType {
  public:
   JaxprType(std::vector<ShapedArray> in, std::vector<ShapedArray> out)
@@ -56,22 +57,23 @@ std::string to_string(const JaxprType& type, PrintOptions options = {});
 // Checks every variable and the types of every equation; a TypeError names the first fault.
 JaxprType typecheck(const ClosedJaxpr& jaxpr);
 
-// Applies the program to values, equation by equation, with ordinary operations: they run, or are
-// traced, mapped or differentiated, as any operation called here is. ValueError where the number or
-// the types of the arguments differ from the program's.
+// Applies the program to values, equation by equation, with ordinary operations: each operation
+// runs, or is traced, batched or differentiated, like any operation that the caller could call at
+// this point. ValueError where the number of arguments differs from the program's; TypeError where
+// an argument's shape or dtype does.
 std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
                               SourceLine source = SourceLine::current());
 
-// A collective that moves data: its operand's bytes on each device.
+// One collective that moves data. `bytes` is the size of its operand on each device.
 struct CollectiveCost {
   std::string primitive;
   std::vector<std::string> axes;
   std::int64_t bytes;
 };
-// The work of one device. Arrays that were sharded when make_jaxpr was given them count as their
-// blocks, with the collectives that jit inserts. A program inside an equation (a body, a branch, a
-// loop whose trip count is known) counts as often as it runs; of the branches of a cond the
-// costliest counts, and of a while_loop one trip.
+// The work of one device. Arguments that were sharded when they were given to make_jaxpr count with
+// the size of one block, and the collectives that jit inserts are included. A program inside an
+// equation (a body, a branch, a loop whose trip count is known) counts as often as it runs. A cond
+// counts as its costliest branch, and a while_loop as one trip.
 struct CostAnalysis {
   double flops = 0;
   double bytes_accessed = 0;

@@ -1,13 +1,13 @@
 // jit: traces a function once per list of argument types, and replays the program afterwards
 // (jax.jit).
 //
-// The function is traced again for new types or shardings of the arguments, a new structure of
-// their trees, and new values of their static members. Arrays that the function captures are read
-// once, when it is traced. The program is checked, simplified, fused and planned, and from the
-// second call on replayed as captured graphs. Results stay valid after later calls. A jitted
-// function keeps the SHMAP_JIT_CACHE (256) programs that were called last. An argument passed as an
-// rvalue is donated. A call does not wait for its results; it does wait for the predicates of loops
-// and branches that the host decides.
+// The function is traced again when the types or shardings of the arguments, the structure of their
+// trees or the values of their static members are new. Arrays that the function captures are read
+// once, when the function is traced. The program is checked, simplified, fused and planned, and
+// from the second call on replayed as captured graphs. Results stay valid after later calls. A
+// jitted function keeps the programs that were called last, as many as SHMAP_JIT_CACHE says (256 by
+// default). An argument passed as an rvalue is donated. A call does not wait for its results; it
+// does wait for the predicates of loops and branches that the host decides.
 //
 // Code that reads a value while it is traced (item, to_vector, a host `if`) gets a TypeError that
 // names the operation that computes the value, its line, and the line of this jit; printing with <<
@@ -34,7 +34,8 @@ class JitCache {
   JitCache(const JitCache&) = delete;
   JitCache& operator=(const JitCache&) = delete;
 
-  // Makes the structure of a result, kept with its program, from a FlatCall: a FlatCall::Result.
+  // Copies the structure of the result, a FlatCall::Result, out of a FlatCall. The cache keeps the
+  // copy together with the program.
   using LikeFn = std::shared_ptr<const void> (*)(const void* call);
   struct Call {
     const void* tag;  // one address per list of argument types
@@ -51,14 +52,14 @@ class JitCache {
     std::shared_ptr<const void> like;
   };
   Result call(const Call& call, FlatTree arguments);
-  // The plan of the program that ran last: its steps, streams, events, slots and bytes.
+  // The plan of the program that ran last, as text: its steps, streams, events, slots and bytes.
   std::string plan_text() const;
 
  private:
   std::unique_ptr<JitCacheImpl> impl_;
 };
 
-// How jit(f) calls its cache; jit over a mesh has another (PartitionInfo).
+// How jit(f) calls its cache. jit over a mesh has PartitionInfo in this place.
 struct WholeProgram {
   SourceLine source;
   JitCache::Result call(JitCache& cache, const JitCache::Call& call, FlatTree arguments) const {
@@ -91,7 +92,8 @@ class Jitted {
     return explain_untraceable<F, std::decay_t<A>...>();
   }
 
-  // The plan of the latest call as text, for people to read.
+  // The plan of the latest call, as text for people to read. Where there is no plan, the text says
+  // so.
   std::string plan_text() const { return cache_->plan_text(); }
 
  private:
@@ -115,7 +117,8 @@ inline detail::Jitted<Array (*)(Operand)> jit(Array (*f)(Operand),
 }
 
 // x with the given sharding: under jit, a constraint on the partitioning of the program around it
-// (jax.lax.with_sharding_constraint). Outside of jit the arrays are moved at once.
+// (jax.lax.with_sharding_constraint). Outside of jit the arrays are moved at once. ValueError in
+// the body of a shard_map, where arrays are blocks.
 template <ArrayTree T>
 T with_sharding_constraint(const T& x, NamedSharding sharding,
                            SourceLine source = SourceLine::current()) {

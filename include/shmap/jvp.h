@@ -1,12 +1,13 @@
 // jvp: a function's value and its derivative along a direction (jax.jvp). The function is called
-// once; called eagerly it runs eagerly, and printing, a host `if` and item() see the primal values.
+// once. In an eager call its operations run eagerly, and printing, a host `if` and item() see the
+// primal values.
 //
-// Tangents are trees of the structure of the primals. A leaf has the shape and dtype of its primal
-// (a host scalar is converted to that dtype); `none` in place of a leaf or subtree is a tangent of
-// zeros. Integers and bools have no derivative: their tangents are zeros of their dtype, both given
-// and returned, and the values of those given are ignored. In a shard_map body a tangent that
-// varies over fewer axes than its primal is cast. TypeErrors name the leaf ("tangents[1]['w']"),
-// both types and the remedy.
+// Tangents are trees of the structure of the primals. A leaf of a tangent has the shape and dtype
+// of its primal (a host scalar is converted to that dtype); `none` in place of a leaf or subtree is
+// a tangent of zeros. Integers and bools have no derivative: their tangents have their dtype, the
+// values of tangents given for them are ignored, and the tangents returned for them are zeros. In a
+// shard_map body a tangent that varies over fewer axes than its primal is cast. TypeErrors name the
+// leaf ("tangents[1]['w']"), both types and the remedy.
 #pragma once
 #include <cstddef>
 #include <tuple>

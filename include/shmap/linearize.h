@@ -1,18 +1,20 @@
 // linearize, vjp and linear_transpose: a function's derivative as a linear map, and the transpose
 // of that map (jax.linearize, jax.vjp, jax.linear_transpose).
 //
-// linearize and vjp call the function once; called eagerly it runs eagerly, and printing, a host
-// `if` and item() see the primal values. Only the linear part is recorded as a program, together
-// with the values that it needs (residuals). The returned linear maps may be copied and called any
-// number of times, also after the function has returned; copies share the program and its
-// residuals. A call of a linear map may itself be traced, batched and differentiated.
+// linearize and vjp call the function once. In an eager call the function's operations run eagerly,
+// and printing, a host `if` and item() see the primal values. Only the linear part is recorded as a
+// program, together with the primal values that the linear part needs (residuals). The returned
+// linear maps may be copied and called any number of times, also after the function has returned;
+// copies share the program and its residuals. A call of a linear map may itself be traced, batched
+// and differentiated.
 //
-// Tangents are trees of the structure of the arguments, cotangents of the result; a leaf has the
-// shape and dtype of its primal value (a host scalar is converted to that dtype). Integers and
-// bools have no derivative: their tangents and cotangents are zeros of their dtype, and values
-// given for them are ignored. In a shard_map body a tangent or cotangent that varies over fewer
-// axes than its primal value is cast; one that varies over more axes is an error that says where a
-// psum is missing. TypeErrors name the leaf, both types and the remedy.
+// Tangents are trees of the structure of the arguments, cotangents are trees of the structure of
+// the result. A leaf of either has the shape and dtype of its primal value (a host scalar is
+// converted to that dtype). Integers and bools have no derivative: their tangents and cotangents
+// are zeros of their dtype, and values given for them are ignored. In a shard_map body a tangent or
+// cotangent that varies over fewer axes than its primal value is cast; one that varies over more
+// axes is an error that says where a psum is missing. TypeErrors name the leaf, both types and the
+// remedy.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -88,7 +90,8 @@ class Pullback {
   std::tuple<A...> arguments_;  // only their structure; the leaves are empty
 };
 
-// {f(args…), f_lin}: f_lin(tangents…) is the derivative of f at args along the tangents.
+// Returns {f(args…), f_lin}, where f_lin(tangents…) is the derivative of f at args along the
+// tangents.
 template <class F, class... A>
 requires Traceable<F, A...>
 auto linearize(F&& f, const A&... args)
@@ -105,7 +108,8 @@ requires(!Traceable<F, A...>) auto linearize(F&&, const A&...) {
   return detail::explain_untraceable<F, A...>();
 }
 
-// {f(args…), pullback}: pullback(cotangent) is the tuple of the arguments' cotangents.
+// Returns {f(args…), pullback}, where pullback(cotangent) is the tuple of the arguments'
+// cotangents.
 template <class F, class... A>
 requires Traceable<F, A...>
 auto vjp(F&& f, const A&... args)
@@ -123,8 +127,8 @@ requires(!Traceable<F, A...>) auto vjp(F&&, const A&...) {
 }
 
 // The transpose of a function that is linear in its arguments. Only the types of `args` matter
-// (ShapedArrays are accepted). A call of the result is a TypeError where an operation of f is not
-// linear.
+// (ShapedArrays are accepted). A call of the returned Pullback throws TypeError where an operation
+// of f is not linear.
 template <class F, class... A>
 requires Traceable<F, A...> Pullback<result_t<F, A...>, arg_t<A>...> linear_transpose(
     F&& f, const A&... args) {

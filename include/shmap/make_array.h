@@ -1,5 +1,5 @@
-// Sharded arrays whose blocks the program makes one by one, so that neither a device nor a process
-// ever needs the whole array in its memory (jax.make_array_from_callback).
+// Sharded arrays whose blocks a function of the user fills one by one, so that neither a device nor
+// a process ever needs the whole array in its memory (jax.make_array_from_callback).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,14 +18,15 @@ Array make_array(DType dtype, const Shape& shape, const NamedSharding& sharding,
                  const std::function<void(std::span<const Slice>, void*)>& fill, SourceLine source);
 }
 
-// An array of that shape and sharding. `fill` is called on this thread for each different block of
-// the devices of this process, once for each of their memory spaces: it gets the part of the array
-// that the block is, a slice for each dim, and writes the part's elements, row-major, to `block`,
-// whose contents are undefined before. Blocks that a memory space has already are shared. On a mesh
-// of several processes each process is asked for its own blocks alone; where two processes have the
-// same block, both must write the same values. Blocks until all blocks are written. An exception of
-// `fill` ends the call and propagates from it. ValueError where the sharding does not fit the
-// shape, and where `fill` is empty.
+// Makes an array of the given shape and sharding. `fill` is called on the calling thread, once for
+// each distinct block in each memory space of this process; devices of a memory space that have the
+// same block share it. `index` has a slice for each dim, which together say what part of the array
+// the block is. `fill` writes the elements of that part to `block` in row-major order; the contents
+// of `block` are undefined before. On a mesh of several processes, `fill` is called in each process
+// only for the blocks of that process; where two processes have the same block, both must write the
+// same values. The call returns when all blocks are written. An exception that `fill` throws ends
+// the call and propagates from it. ValueError where the sharding does not fit the shape, and where
+// `fill` is empty.
 template <Element T>
 Array make_array_from_callback(
     const Shape& shape, const NamedSharding& sharding,

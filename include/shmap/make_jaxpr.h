@@ -39,9 +39,9 @@ class JaxprMaker {
   JaxprMaker(F f, MakeJaxprOptions options, SourceLine source)
       : f_(std::move(f)), options_(options), source_(source), cache_(cache_for<JaxprCache, F>()) {}
 
-  // args: arrays, of which only the types matter, or ShapedArrays. The program is cached by types
-  // and static members: a second call returns the same object. An exception that f throws
-  // propagates, and nothing is cached then.
+  // args are arrays, of which only the types matter, or ShapedArrays. The program is cached by the
+  // types and static members of args: a second call with the same ones returns the same program
+  // object. An exception that f throws propagates to the caller, and then nothing is cached.
   template <class... A>
   requires Traceable<F, A...> ClosedJaxpr operator()(const A&... args) const {
     FlatCall<F, A...> call(f_, args...);

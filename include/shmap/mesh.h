@@ -62,8 +62,8 @@ class AbstractMesh {
 
 class Mesh {
  public:
-  // ValueErrors: the number of names is not the number of dims; names that are empty or given
-  // twice; an axis of a size below 1; a device given twice.
+  // ValueError where the number of names is not the number of dims, a name is empty or given twice,
+  // an axis has a size below 1, a device is given twice, or the devices are not all of one kind.
   Mesh(NdArray<Device> devices, Axes axis_names, SourceLine source = SourceLine::current());
   const std::vector<std::string>& axis_names() const;
   // ValueError where the mesh has no axis of that name.
@@ -82,8 +82,9 @@ class Mesh {
 };
 std::string to_string(const Mesh& mesh);  // "Mesh('i': 4, 'j': 2)"
 
-// A mesh of the first product(axis_sizes) of `devices`, row-major; of all devices where `devices`
-// is empty.
+// A mesh of the first product(axis_sizes) entries of `devices`, in row-major order. Where `devices`
+// is empty, the devices of all processes take its place, ordered so that those of one host follow
+// each other. ValueError where there are too few devices, and where Mesh would throw it.
 Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> devices = {},
                SourceLine source = SourceLine::current());
 

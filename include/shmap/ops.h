@@ -1,6 +1,6 @@
-// Operations on arrays, under jnp's names and with jnp's meaning (lax's where only lax has the
-// function). Every operation takes concrete arrays, sharded arrays, blocks inside a shard_map body,
-// and traced values alike. An operation does not wait for its result.
+// Operations on arrays, with the names and meanings of jax.numpy, or of jax.lax where only jax.lax
+// has the function. Every operation takes concrete arrays, sharded arrays, blocks inside a
+// shard_map body, and traced values alike. An operation does not wait for its result.
 //
 // Dtypes promote as in JAX with 64-bit types enabled, weak types included; `/` of integers gives a
 // float, the result of `%` has the divisor's sign, round rounds halves to even; reductions and
@@ -9,9 +9,9 @@
 //
 // A host scalar of an integer type that does not fit into an integer array's dtype (u8 array + 300,
 // full({2}, -1, u8)) is a ValueError, as it is an OverflowError in NumPy 2, in every function that
-// brings the two to one dtype. Comparisons take such scalars and compare the numbers themselves (u8
-// array < 300 is true for every element). astype wraps around. A float scalar too large for a
-// narrower float dtype becomes infinity.
+// converts the scalar and the array to one dtype. Comparisons take such scalars and compare the
+// numbers themselves (u8 array < 300 is true for every element). astype wraps around. A float
+// scalar too large for a narrower float dtype becomes infinity.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -62,7 +62,7 @@ requires(!std::is_const_v<T>) Array
 }
 Array zeros(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
 Array ones(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
-// As zeros: the elements are set to 0.
+// The same as zeros: the elements are not left undefined, but set to 0.
 Array empty(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
 Array full(Shape shape, Operand value);
 Array full(Shape shape, Operand value, DType dtype);
@@ -77,13 +77,16 @@ Array empty_like(Operand x);
 Array full_like(Operand x, Operand value);
 
 // ---- placement
-// x with that sharding, or whole on that device, as a committed array: operations move uncommitted
-// operands to the devices of committed ones (jax.device_put). Data moves only where x has another
-// sharding. ValueError where a dim is not divisible, and in the body of a shard_map.
+// Returns x with the given sharding, or whole on the given device, as a committed array
+// (jax.device_put). Operations move uncommitted operands to the devices of committed operands. Data
+// moves only where x has another sharding. ValueError where the extent of a dim is not divisible by
+// the number of parts, and in the body of a shard_map.
 Array device_put(Array x, NamedSharding sharding, SourceLine source = SourceLine::current());
 Array device_put(Array x, Device device, SourceLine source = SourceLine::current());
-// The whole array, replicated over the devices of its mesh, so that every process can read it. A
-// collective: every process of the mesh must call it.
+// Gives every process of the array's mesh the whole array, so that each can read it. Where the mesh
+// spans several processes, the result is on one device of the calling process; otherwise it is
+// replicated over the mesh. A collective of processes: every process of the mesh must call it.
+// ValueError in the body of a shard_map; TypeError for a traced value.
 Array process_allgather(const Array& x);
 
 // ---- elementwise
@@ -123,8 +126,8 @@ Array isinf(Operand x);
 Array isfinite(Operand x);
 Array logical_not(Operand x);
 Array bitwise_not(Operand x);
-Array population_count(Operand x);  // of integers: bits that are set
-Array clz(Operand x);               // of integers: leading zeros; of 0 the width
+Array population_count(Operand x);  // of integers: the number of 1 bits
+Array clz(Operand x);               // of integers: leading 0 bits; for 0 the dtype's width in bits
 Array atan2(Operand a, Operand b);
 Array pow(Operand a, Operand b);
 Array floor_divide(Operand a, Operand b);
@@ -147,7 +150,7 @@ Array where(Operand pred, Operand on_true, Operand on_false);
 Array select(Operand pred, Operand on_true, Operand on_false);
 Array astype(Operand x, DType dtype);
 Array bitcast(Operand x, DType dtype);
-Array stop_gradient(Operand x);  // x; its derivative is zero
+Array stop_gradient(Operand x);  // returns x; the derivative is zero
 
 // ---- shape
 Array reshape(Operand x, Shape shape);  // one extent may be -1
@@ -163,12 +166,13 @@ Array concatenate(const std::vector<Array>& arrays, int axis = 0,
                   SourceLine source = SourceLine::current());
 Array stack(const std::vector<Array>& arrays, int axis = 0,
             SourceLine source = SourceLine::current());
-// An int: that many equal parts, or a ValueError. A list: the bounds between the parts.
+// An int is the number of parts, which are equal (ValueError where x cannot be split equally). A
+// list has the indices at which x is split.
 std::vector<Array> split(Operand x, Dims indices_or_sections, int axis = 0);
 std::vector<Array> unstack(Operand x, int axis = 0);
 Array tile(Operand x, Dims reps);
 Array repeat(Operand x, int repeats, int axis);
-// widths: {before, after} for each dim, or one pair for all dims.
+// widths has a pair {before, after} for each dim, or one pair for all dims.
 Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, Operand value = 0);
 Array slice(Operand x, Dims start, Dims limit);
 Array slice(Operand x, Dims start, Dims limit, Dims strides);
@@ -180,15 +184,15 @@ Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64
                    int axis = 0);  // a negative start or limit counts from the end
 Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
 Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis = 0);
-// One item along a dim, which stays as a dim of extent 1 where `keepdims`. A negative index counts
-// from the end. index_in_dim throws a ValueError for an index out of range; dynamic indices are
-// clamped. The update is of x's rank, or without the dim.
+// The slice at one index along a dim; with keepdims, the dim stays in the result with extent 1. A
+// negative index counts from the end. index_in_dim throws ValueError for an index out of range; the
+// dynamic functions clamp it. `update` has the rank of x, or lacks the indexed dim.
 Array index_in_dim(Operand x, std::int64_t index, int axis = 0, bool keepdims = true);
 Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_index_in_dim(Operand x, Operand update, Operand index, int axis = 0);
 // A negative index counts from the end; an index out of range gives a fill value (as
 // IndexedArray::get with Mode::fill_or_drop).
-Array take(Operand x, Operand indices);  // from x flattened
+Array take(Operand x, Operand indices);  // of x flattened to 1-D
 Array take(Operand x, Operand indices, int axis);
 struct GatherDimensionNumbers {
   std::vector<int> offset_dims = {}, collapsed_slice_dims = {}, start_index_map = {};
@@ -201,7 +205,8 @@ Array flip(Operand x, Dims axis);
 Array roll(Operand x, Dims shift);
 Array roll(Operand x, Dims shift, Dims axis);
 
-// ---- reductions and scans; an empty list of axes, {}, reduces nothing
+// ---- reductions and scans
+// An empty list of axes, {}, reduces over no dim.
 Array sum(Operand x);
 Array sum(Operand x, Dims axis, bool keepdims = false);
 Array prod(Operand x);
@@ -237,9 +242,9 @@ std::pair<Array, Array> top_k(Operand x, int k);
 // ---- diagonals of matrices; k counts diagonals above the main one (below it, where k is negative)
 Array tril(Operand x, int k = 0);  // of the last two dims: zeros above the k-th diagonal
 Array triu(Operand x, int k = 0);  // of the last two dims: zeros below the k-th diagonal
-// Of a 1-D x, a matrix with x on its k-th diagonal; of a matrix, its k-th diagonal.
+// For a 1-D x, the matrix with x on its k-th diagonal; for a matrix x, the k-th diagonal of x.
 Array diag(Operand x, int k = 0);
-Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // the last dim of the result
+Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // along the result's last dim
 Array trace(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);     // the sum of that diagonal
 
 // ---- linear algebra; matrix products of bf16 and f16 accumulate in f32

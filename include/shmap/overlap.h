@@ -1,7 +1,7 @@
 // Overlapped products (collective matmuls): einsums of two operands that communicate while they
-// multiply. One operand is gathered or exchanged first, or the result is summed and scattered. Each
-// function gives the result of the plain form in its comment, except that sums may be added in
-// another order.
+// multiply. Either one operand is gathered or exchanged (all_gather, all_to_all), or the result is
+// summed and scattered (psum_scatter). Each function gives the result of the plain form in its
+// comment, except that sums may be added in another order.
 //
 // Overlapped products are called in the body of a shard_map, over mesh axes in scope, major first.
 // Over several axes, ranks are row-major in the order given, and all ranks together form one ring.
@@ -29,21 +29,21 @@
 //
 // Derivatives are overlapped products too, in the form that was asked for. The derivative of an
 // all_gather_einsum with respect to the gathered operand is an einsum_psum_scatter, and the
-// derivative of an einsum_psum_scatter is an all_gather_einsum; with respect to other operands a
-// function is its own derivative, applied to cotangents. A part that the derivative needs is sent
-// again: nothing that was gathered is stored. Overlapped products and their derivatives work
-// eagerly and under jit, jvp, grad and vmap.
+// derivative of an einsum_psum_scatter is an all_gather_einsum; the derivative with respect to any
+// other operand is the same kind of product, applied to cotangents. Gathered operands are not
+// stored as residuals: the parts that a derivative needs are sent again. Overlapped products and
+// their derivatives work eagerly and under jit, jvp, grad and vmap.
 //
 // Under jit an einsum or matmul of an all_gather, and a psum_scatter of an einsum or matmul, become
 // overlapped products where the model estimates that this is faster (SHMAP_FIND_OVERLAP=0 turns it
 // off).
 //
-// Types: the operands are cast to vary over `axes` and over all axes over which either of them
-// varies, as in the plain form; the result varies over all of these. Dtypes are promoted.
+// As in the plain form, the operands are cast to vary over `axes` and over all axes over which
+// either operand varies, and their dtypes are promoted. The result varies over all these axes.
 //
-// Errors: ValueError for subscripts, dims, sizes and operand numbers that do not fit;
-// CollectiveError for an axis that is not in scope; TypeError for variance. No call waits for its
-// result.
+// The functions throw ValueError for subscripts, dims, sizes and operand numbers that do not fit,
+// CollectiveError for an axis that is not in scope, and TypeError for variances that do not fit. No
+// call waits for its result.
 #pragma once
 #include <cstdint>
 
@@ -61,7 +61,7 @@ struct AllGatherEinsumOptions {
   Overlap form = Overlap::automatic;
 };
 struct EinsumPsumScatterOptions {
-  int scatter_dimension = 0;  // dim of the einsum's result; its size is a multiple of the ranks
+  int scatter_dimension = 0;  // dim of the einsum's result, divisible by the number of ranks
   Overlap form = Overlap::automatic;
 };
 struct AllToAllEinsumOptions {
@@ -83,9 +83,10 @@ Array einsum_psum_scatter(Subscripts spec, const Array& a, const Array& b, const
 Array all_to_all_einsum(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                         const AllToAllEinsumOptions& options = {});
 
-// The form that such a call chooses, and the microseconds that the model estimates for each form on
-// one device; use them only to compare forms. Errors as those of the call. In a program, an
-// equation has its choice as the parameter `form`.
+// The form that a call of an overlapped product with these arguments chooses, and the microseconds
+// that the model estimates for each form on one device. Use the estimates only to compare forms.
+// overlap_choice throws the errors of that call. In a program, the parameter `form` of the equation
+// is the choice.
 struct OverlapChoice {
   Overlap form;  // never automatic
   double none_us, ring_us, two_rings_us;

@@ -1,6 +1,6 @@
-// PartitionSpec: how the dims of an array are split over mesh axes, P("i", none) or P(axes("j",
-// "i")); and Specs, trees of PartitionSpecs. A dim that is split over several axes lists them major
-// to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
+// PartitionSpec says how the dims of an array are split over mesh axes, for example P("i", none) or
+// P(axes("j", "i")). Specs are trees of PartitionSpecs. A dim that is split over several axes lists
+// them major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -52,8 +52,8 @@ std::string to_string(const PartitionSpec& spec);  // "P('i', none)", "P(('j', '
 
 // A tree of PartitionSpecs: one P, a list (for a tuple, a vector, or the fields of a struct in
 // order), or a map. A spec tree may be a prefix of the tree of values that it describes: a P in
-// place of a subtree holds for all its leaves. `none` is not accepted as a leaf: {{"i", none}},
-// where a P was forgotten, would then compile as a map.
+// place of a subtree holds for all its leaves. `none` is not accepted as a leaf: otherwise a list
+// of one spec in which P was forgotten, {{"i", none}}, would compile as a map.
 class Specs {
  public:
   enum Kind { leaf, list, map };
@@ -110,7 +110,8 @@ class NamedSharding {
   NamedSharding(Mesh mesh, PartitionSpec spec, SourceLine source = SourceLine::current());
   const Mesh& mesh() const { return mesh_; }
   const PartitionSpec& spec() const { return spec_; }
-  // Equal where the meshes are equal and the specs split alike (P("i") equals P("i", none)).
+  // Two shardings are equal where their meshes are equal and their specs split all dims in the same
+  // way (P("i") and P("i", none) do).
   friend bool operator==(const NamedSharding& a, const NamedSharding& b);
   friend std::ostream& operator<<(std::ostream& out, const NamedSharding& sharding);
 
@@ -146,7 +147,8 @@ class AxisRules {
     PartitionSpec::Entry entry;
     SourceLine source;
   };
-  // The spec for the logical names of an array's dims. ValueError where a name has no rule.
+  // The spec for the logical names of an array's dims. Of several rules for a name the first
+  // applies. ValueError where a name has no rule.
   PartitionSpec operator()() const { return PartitionSpec(); }
   template <class... E>
   requires(std::convertible_to<const E&, PartitionSpec::Entry>&&...) PartitionSpec operator()(

@@ -11,13 +11,14 @@
 //
 //   out_specs  a result keeps the sharding that the program gives it
 //   in_specs   an argument that is on the mesh keeps its sharding; any other argument gets the
-//              sharding that a constraint, a mapped function or an operation with a split operand
-//              takes it with, or that a split result needs; else a copy on each device
+//              sharding with which a constraint, a shard_map or an operation with a split operand
+//              uses the argument, or the sharding that a split result needs; where none of these
+//              applies, the argument is replicated
 //
 // Everything else is as in jit(f): programs are kept by types, shardings and static members,
 // results stay valid, an argument passed as an rvalue is donated. Over an AbstractMesh the function
 // can be traced (make_jaxpr), explained (explain_sharding) and simulated (simulate), but not
-// called. Not to be called in the body of a shard_map, whose values are blocks.
+// called. The function must not be called in the body of a shard_map, whose values are blocks.
 #pragma once
 #include <memory>
 #include <optional>
@@ -34,7 +35,7 @@ namespace detail {
 
 class KnownSpecs;  // the arguments' shardings, by the specs, in the latest call
 
-// What a function over a mesh was made with, checked once, and how its program is called.
+// The arguments of a jit over a mesh, checked once, and how such a function calls its cache.
 struct PartitionInfo {
   PartitionInfo(AnyMesh mesh, std::optional<Specs> in_specs, std::optional<Specs> out_specs,
                 SourceLine source);
@@ -50,8 +51,8 @@ struct PartitionInfo {
 template <class F>
 using PartitionedJit = Jitted<F, PartitionInfo>;
 
-// The caller's line as a last parameter. It cannot be made from {}, so that in jit(f, mesh, {}) the
-// braces are the empty list of specs.
+// The type of the last parameter, the caller's line. A CallersLine cannot be made from {}, so that
+// the braces in jit(f, mesh, {}) can only mean the empty list of specs.
 class CallersLine {
  public:
   CallersLine(SourceLine source) : source_(source) {}
@@ -63,9 +64,9 @@ class CallersLine {
 
 }  // namespace detail
 
-// in_specs: one P for all arguments, or a list with one entry per argument; out_specs has the
-// structure of f's result; both may be prefixes of the trees, as of shard_map. ValueError at once
-// where a spec names an axis that the mesh does not have, or names an axis twice.
+// in_specs is one P for all arguments, or a list with one entry per argument; out_specs has the
+// structure of f's result. As for shard_map, both may be prefixes of the trees. jit itself throws
+// ValueError where a spec names an axis that the mesh does not have, or names an axis twice.
 template <class F>
 detail::PartitionedJit<std::decay_t<F>> jit(F&& f, AnyMesh mesh, Specs in_specs, Specs out_specs,
                                             detail::CallersLine source = SourceLine::current()) {

@@ -6,9 +6,9 @@
 
 namespace shmap {
 
-// Names the operations that are called during this object's lifetime: a span in the host's row of a
-// trace (under jit only while the function is traced), and in each device's lane of scopes (in
-// every run, and around the operations' derivatives too).
+// Names the operations that are called during this object's lifetime. In a trace file the name is a
+// span in the host's row (under jit only while the function is traced), and a span in each device's
+// lane of scopes (in every run, and around the derivatives of the operations too).
 struct named_scope {
   explicit named_scope(std::string_view name);
   ~named_scope();
@@ -22,16 +22,16 @@ struct named_scope {
 
 namespace profiler {
 
-// The microseconds in which the streams were busy, summed over devices, and how much of the
-// communication ran while a device of this process computed.
+// The microseconds in which the compute and the communication streams were busy, summed over
+// devices, and how much of the communication ran while a device of this process computed.
 struct Overlap {
   double compute_us = 0;
   double communication_us = 0;
   double overlapped_us = 0;
 };
 
-// Records from its construction until close() or its destruction, and then writes the file. A
-// process can have one Trace at a time.
+// A Trace records from its construction until close() or its destruction, and then writes the file
+// at `path`. A process can have one Trace at a time.
 class Trace {
  public:
   // Error where the file cannot be written, or another Trace is recording.
@@ -43,8 +43,9 @@ class Trace {
   // Waits for the devices, stops recording and writes the file. Error where writing fails.
   void close();
   // The streams' work as text over a time axis, one line per stream, `columns` characters wide: '#'
-  // computing, '~' communicating. To be called after close().
+  // computing, '~' communicating. Call it after close(); before, it has nothing to show.
   std::string timeline(int columns = 72) const;
+  // Call it after close(); before, all figures are 0.
   Overlap overlap() const;
 
  private:

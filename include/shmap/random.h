@@ -17,8 +17,8 @@
 // shard_map, a key that all devices share gives every device the same numbers: for different
 // numbers fold in axis_index, or draw a block of the whole array's bits with random_bits_block.
 // Bits, integers and uniforms are bit for bit those of jax.random; for samples computed with
-// logarithms, roots and other functions a table in docs/random.md states how many units in the last
-// place they are apart at most, by sampler and dtype.
+// logarithms, roots and other functions a table in docs/random.md states, by sampler and dtype, by
+// how many units in the last place they differ at most.
 //
 // Every parameter of type Key takes a key as key() makes it, a legacy key (u32[2], as PRNGKey makes
 // it), or a key of another generator (shmap/extend/random.h). TypeError for another dtype,
@@ -27,11 +27,12 @@
 // Samplers work eagerly, in bodies of shard_map, and under jit and vmap. Where the samples are a
 // smooth function of the parameters, samplers can be differentiated with respect to these
 // (reparametrisation). Samplers do not wait for values, except poisson and the gamma family outside
-// of jit: their loops ask whether all elements have been accepted.
+// of jit, whose rejection loops wait for the value that says whether all elements have been
+// accepted.
 //
 // `shape` is the shape of the result, to which parameters that are arrays are broadcast; without
-// `shape` the result has the parameters' shape. dtype: f16, bf16, f32 or f64 for samplers of
-// floats; TypeError for another dtype.
+// `shape` the result has the parameters' shape. The dtype of a sampler of floats is f16, bf16, f32
+// or f64; TypeError for another dtype.
 #pragma once
 #include <array>
 #include <concepts>
@@ -50,8 +51,9 @@ namespace random {
 
 // ---- keys
 
-// The key of a seed: the high and the low word of its 64 bits. A seed that is an array must be an
-// integer scalar; a seed of 32 bits or fewer gives the low word only, with a high word of 0.
+// Makes a key of a seed: the key's two words are the high and the low 32 bits of the seed. A seed
+// that is an array must be an integer scalar; the high word of an array seed of 32 bits or fewer is
+// 0.
 template <std::integral T>
 Array key(T seed, SourceLine source = SourceLine::current()) {
   return shmap::detail::key_of_seed(static_cast<std::uint64_t>(static_cast<std::int64_t>(seed)),
@@ -100,20 +102,21 @@ Array rademacher(Key key, Shape shape = {}, DType dtype = i32);
 
 // ---- order and choice
 
-// The slices of x along `axis` in a random order; with `independent`, each line of x along the axis
-// in a random order of its own. For an integer n: the numbers 0 … n - 1 (i32) in a random order.
+// The slices of x along `axis` in a random order; with `independent`, the elements of each line of
+// x along the axis are put in a random order of their own. For an integer x, the numbers from 0 to
+// x - 1 (i32) in a random order.
 Array permutation(Key key, Operand x, int axis = 0, bool independent = false);
 struct ChoiceOptions {
   bool replace = true;
-  Array p = {};  // the probability of each item; empty: all items have the same
+  Array p = {};  // the probability of each item; empty: all items are equally likely
   int axis = 0;
 };
-// Items of `a` along options.axis, whose dim the dims of `shape` replace; for an integer n, items
-// of 0 … n - 1. ValueError where `a` has no items or, without replacement, fewer than are asked
-// for.
+// Random items of `a` along dim options.axis; in the result the dims of `shape` take the place of
+// that dim. For an integer `a` the items are the numbers from 0 to a - 1. ValueError where `a` has
+// no items or, without replacement, fewer items than are asked for.
 Array choice(Key key, Operand a, Shape shape = {}, ChoiceOptions options = {});
-// Indices along `axis` (i32), index i with probability softmax(logits)[i]. shape: that of logits
-// without the axis, which more dims may precede.
+// Random indices along `axis` (i32): index i is drawn with probability softmax(logits)[i]. `shape`
+// is the shape of logits without `axis`, which may be preceded by further dims.
 Array categorical(Key key, Operand logits, int axis = -1);
 Array categorical(Key key, Operand logits, int axis, Shape shape, bool replace = true);
 
@@ -134,7 +137,7 @@ Array cauchy(Key key, Shape shape = {}, DType dtype = f32);
 // The derivatives of these samplers with respect to a, b, alpha and p are jax.random's, by implicit
 // reparametrisation. poisson has the derivative zero.
 //
-// gamma: of shape parameter a and scale 1. loggamma: the logarithm of gamma, computed without
+// gamma has the shape parameter a and scale 1. loggamma is the logarithm of gamma, computed without
 // underflow where a is small.
 Array gamma(Key key, Operand a);
 Array gamma(Key key, Operand a, Shape shape, DType dtype = f32);
@@ -142,11 +145,11 @@ Array loggamma(Key key, Operand a);
 Array loggamma(Key key, Operand a, Shape shape, DType dtype = f32);
 Array beta(Key key, Operand a, Operand b);
 Array beta(Key key, Operand a, Operand b, Shape shape, DType dtype = f32);
-// The last dim of alpha is the last dim of the result, along which the result sums to 1. shape:
-// without that dim.
+// The last dim of alpha is the last dim of the result, along which the result sums to 1. `shape`
+// does not include that dim.
 Array dirichlet(Key key, Operand alpha);
 Array dirichlet(Key key, Operand alpha, Shape shape, DType dtype = f32);
-// Integers with mean lam. dtype: an integer type.
+// Integers with mean lam. `dtype` is an integer type.
 Array poisson(Key key, Operand lam);
 Array poisson(Key key, Operand lam, Shape shape, DType dtype = i32);
 // With a density proportional to exp(-|x|^p).
@@ -156,9 +159,10 @@ Array ball(Key key, std::int64_t d, Operand p = 2, Shape shape = {}, DType dtype
 
 // ---- matrices
 
-// Uniform among the orthogonal matrices: shape (shape..., n, n). With m, shape (shape..., n, m),
-// whose rows (n <= m) or columns (m <= n) are orthonormal: the Q of normals, the diagonal of whose
-// R is positive. dtype: f32 or f64; TypeError for another. ValueError where n or m is negative.
+// Random orthogonal matrices, uniformly distributed; the result has shape (shape..., n, n). With m,
+// the result has shape (shape..., n, m), and its rows (n <= m) or columns (m <= n) are orthonormal.
+// Each matrix is the Q of the QR decomposition, with a positive diagonal of R, of a matrix of
+// normals. `dtype` is f32 or f64; TypeError for another. ValueError where n or m is negative.
 Array orthogonal(Key key, std::int64_t n, Shape shape = {}, DType dtype = f32,
                  std::optional<std::int64_t> m = {});
 

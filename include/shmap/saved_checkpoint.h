@@ -4,9 +4,9 @@
 // Each block of a sharded array is written once, however many devices hold a copy of it, and the
 // array is never copied as a whole. Every MiB of data has a checksum, which loading checks.
 //
-// A checkpoint gets its name only when it is complete and on disk (as files of shmap/io.h do). A
-// save that is interrupted at any moment, by a kill, a full disk or a loss of power, leaves only a
-// draft, which a later save removes; earlier checkpoints stay intact.
+// The file of a checkpoint gets its name only when it is complete and on disk, like the files of
+// shmap/io.h. A save that is interrupted at any moment, by a kill, a full disk or a loss of power,
+// leaves only a draft, which a later save removes; earlier checkpoints stay intact.
 #pragma once
 #include <memory>
 #include <string>
@@ -39,7 +39,7 @@ class PendingCheckpoint {
   PendingCheckpoint() noexcept;  // stands for no checkpoint: done() is true
   explicit PendingCheckpoint(std::unique_ptr<detail::PendingCheckpointImpl> impl);
   PendingCheckpoint(PendingCheckpoint&&) noexcept;
-  PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;  // first waits for its old checkpoint
+  PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;  // waits for the old checkpoint first
   // Waits until the checkpoint is written. An error that wait() has not thrown becomes a warning.
   ~PendingCheckpoint();
   bool done() const;  // true when the checkpoint is written, or has failed; does not block
@@ -62,10 +62,10 @@ PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
 // that were started before it.
 //
 // Where an array is spread over several processes, this is a collective of these processes, which
-// must see the same folder. Each process writes its own blocks. The first also writes the arrays
-// that each process has for itself, and gives the checkpoint its name when all have written and
-// synced. An exception in one process is an Error in the others, which names that process; a
-// process that dies is a CollectiveError.
+// must see the same folder. Each process writes its own blocks. The first process also writes the
+// arrays that each process has for itself, and gives the checkpoint its name when all processes
+// have written and synced their parts. Where an exception is thrown in one process, the others
+// throw an Error that names that process; where a process dies, the others throw CollectiveError.
 template <Tree T>
 void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions options = {},
                      SourceLine source = SourceLine::current()) {
@@ -75,11 +75,11 @@ void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions op
 }
 
 // Saves while the program goes on. The checkpoint holds the arrays with their values at the time of
-// this call; later computations do not change them. (An array that is being saved is not
-// overwritten where it is donated: until the checkpoint is written, a step that would reuse its
-// memory takes new memory.) Errors that can be found at once are thrown by this call; wait() throws
-// only errors of writing. Several saves may be in flight: within one folder each is written after
-// those started before it, whether these succeeded or failed.
+// this call; later computations do not change them. (A donated array that is being saved is not
+// overwritten: until the checkpoint is written, an operation that would reuse the array's memory
+// takes new memory.) Errors that can be found at once are thrown by this call; wait() throws only
+// errors of writing. Several saves may be in flight: within one folder each is written after those
+// started before it, whether these succeeded or failed.
 template <Tree T>
 [[nodiscard]] PendingCheckpoint save_checkpoint_async(const std::string& dir, const T& tree,
                                                       CheckpointOptions options = {},
@@ -92,10 +92,10 @@ template <Tree T>
 // Loads the newest checkpoint of a folder, or the checkpoint file of that path, as a tree like
 // `like`: with its structure and static members, and each array with the shape, dtype and sharding
 // of the array in `like`; an abstract array (shmap/eval_shape.h) comes onto the default device. A
-// process reads only the blocks that it needs. ValueErrors: the checkpoint has another structure,
-// shape or dtype (the message names the leaf and both types); there is no checkpoint; the
-// checkpoint is damaged (the message names the file, what is wrong, and the checkpoint before it,
-// which can be loaded by its own path).
+// process reads only the blocks that it needs. ValueError where the checkpoint has another
+// structure, shape or dtype (the message names the leaf and both types), where there is no
+// checkpoint, and where the checkpoint is damaged (the message names the file, what is wrong, and
+// the checkpoint before it, which can be loaded by its own path).
 template <Tree T>
 arg_t<T> load_checkpoint(const std::string& path, const T& like, FileOptions options = {},
                          SourceLine source = SourceLine::current()) {

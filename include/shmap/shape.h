@@ -1,6 +1,6 @@
-// Shape: the extents of an array; Dims: a list of dims. A Shape holds up to kMaxRank non-negative
-// extents whose product fits into 63 bits; other extents are a ValueError that shows them. (reshape
-// also takes one extent of -1, to be inferred.)
+// Shape holds the extents of an array, and Dims a list of dims. The shape of an array has up to
+// kMaxRank non-negative extents whose product fits into 63 bits; other extents are a ValueError
+// that shows them. (reshape also takes one extent of -1, to be inferred.)
 #pragma once
 #include <array>
 #include <concepts>
@@ -141,7 +141,8 @@ class Shape : public IntList {
     for (std::int64_t e : extents) push_back(e);
   }
   int rank() const { return static_cast<int>(size()); }
-  // The product of the extents. ValueError where one is negative or the product passes 2^63 - 1.
+  // The product of the extents. ValueError where an extent is negative or the product does not fit
+  // into 63 bits.
   std::int64_t num_elements() const;
   friend std::ostream& operator<<(std::ostream& out, const Shape& shape);  // "(2, 3)", "(4,)", "()"
 };
@@ -152,8 +153,9 @@ std::int64_t checked_bytes(const Shape& shape, int itemsize);
 // a × b. ValueError naming `what` where the product does not fit into 63 bits.
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const char* what);
 
-// The dims that an operation works on: one int or a list. One class instead of two overloads, so
-// that {1} and {0, 1} are always lists.
+// The dims that an operation works on: one int or a list. Dims is one class, in place of an
+// overload of each operation for an int and one for a list, so that {1} and {0, 1} are always
+// lists.
 class Dims : public IntList {
  public:
   constexpr Dims() = default;

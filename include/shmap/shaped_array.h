@@ -22,8 +22,8 @@ struct AxisEnv {
   static const AxisEnv* intern(const std::vector<std::string>& names,
                                const std::vector<std::int64_t>& sizes);
   static const AxisEnv* empty();
-  // An environment that has the axes of both: a or b where one of them has all, else the axes of a
-  // followed by those that only b has.
+  // An environment that has the axes of both a and b: a or b itself where it has all of them,
+  // otherwise one with the axes of a followed by the axes that only b has.
   static const AxisEnv* join(const AxisEnv* a, const AxisEnv* b);
 };
 }  // namespace detail
@@ -77,9 +77,10 @@ class ShapedArray {
   DType dtype() const { return dtype_; }
   std::vector<std::string> vma() const { return vma_.names(); }
 
-  const Shape& dims() const { return shape_; }  // as shape(), without a copy
+  const Shape& dims() const { return shape_; }  // shape() without a copy
   int rank() const { return static_cast<int>(shape_.size()); }
-  // True for the type of a host scalar, which in promotion gives way to an array's dtype.
+  // True for the type of a host scalar: where dtypes are promoted, a weak dtype gives way to that
+  // of an array.
   bool weak() const { return weak_; }
   const AxisSet& axes() const { return vma_; }
   std::int64_t size() const {
@@ -92,7 +93,7 @@ class ShapedArray {
   std::int64_t nbytes() const { return size() * itemsize(dtype_); }
   ShapedArray with_axes(AxisSet vma) const { return ShapedArray(shape_, dtype_, weak_, vma); }
 
-  // Compares dtype, shape and variance, and not whether the types are weak.
+  // Compares dtype, shape and variance. Whether the types are weak makes no difference.
   friend bool operator==(const ShapedArray& a, const ShapedArray& b) {
     return a.dtype_ == b.dtype_ && a.shape_ == b.shape_ && a.vma_ == b.vma_;
   }

@@ -1,12 +1,12 @@
 // shard_map: per-device code with explicit collectives over a named mesh (JEP 14273,
-// jax.shard_map). The body sees one block per device, with the block's own shape. Called eagerly,
-// the body runs once per process for all local devices, each primitive when it is called: a host
-// `if` works on device-invariant values, and printing works in the middle of the body.
+// jax.shard_map). The body sees one block per device, with the block's own shape. In an eager call,
+// the body runs once per process for all local devices, and each primitive runs when it is called:
+// a host `if` works on values that are invariant over all mesh axes, and printing works in the
+// middle of the body.
 //
-// Inputs are moved to their in_specs where they have another sharding, and are not copied where
-// they have it already. Outputs never move: the body's blocks become the shards of the result. The
-// mesh axes over which a result varies must be among the axes that its out_spec mentions
-// (TypeError).
+// Inputs whose sharding is not that of their in_spec are moved to it; other inputs are not copied.
+// Outputs never move: the body's blocks become the shards of the result. The mesh axes over which a
+// result of the body varies must be among the axes that its out_spec mentions; otherwise TypeError.
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -19,7 +19,7 @@
 namespace shmap {
 
 struct ShardMapOptions {
-  bool check_vma = true;  // reject results that may differ over an axis that their spec omits
+  bool check_vma = true;  // TypeError for a result that varies over an axis that its spec omits
   // Cast operands of different variance to the union of their variances; if false, an operation on
   // such operands is a TypeError.
   bool auto_pbroadcast = true;
@@ -37,9 +37,9 @@ struct ShardMapInfo {
   SourceLine source;
 };
 
-// `arguments` has one child per argument. `called`: the line of the call, for errors; a line in a
-// header of the library or of C++ (as of a function that jit or std::invoke calls) is left out.
-// Returns the result's leaves as global arrays.
+// `arguments` has one child per argument. `called` is the line of the call, which error messages
+// show unless the line is in a header of the library or of C++ (because jit or std::invoke made the
+// call). Returns the result's leaves as global arrays.
 std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, FlatTree arguments,
                                   BodyRef body);
 
@@ -108,10 +108,10 @@ class ShardMapped {
 
 }  // namespace detail
 
-// f, applied to the blocks of a mesh. in_specs: one P for all arguments, or a list with one entry
-// per argument; out_specs has the structure of f's result; both may be prefixes of the trees.
-// ValueError at once where a spec names an axis that the mesh does not have, or names an axis
-// twice.
+// Returns a function of global arrays that applies f to the blocks of each device of the mesh.
+// in_specs is one P for all arguments, or a list with one entry per argument; out_specs has the
+// structure of f's result. Both may be prefixes of the trees. shard_map itself throws ValueError
+// where a spec names an axis that the mesh does not have, or names an axis twice.
 template <class F>
 detail::ShardMapped<std::decay_t<F>> shard_map(F&& f, AnyMesh mesh, Specs in_specs, Specs out_specs,
                                                ShardMapOptions options = {},

@@ -1,5 +1,6 @@
-// simulate: predicts how long a program would take on a machine that is given by its rates. The
-// result is a timeline, by an alpha-beta model, for meshes of any size, abstract meshes too.
+// simulate: predicts how long a program would take on a machine that is described by its rates. The
+// result is a timeline, computed with an alpha-beta model. The mesh can have any size, and can be
+// abstract.
 //
 //   Schedule s = simulate(make_jaxpr(f)(types...),
 //                         Topology{.levels = {{8, {3, 400000}}, {2048, {10, 45000}}},
@@ -22,7 +23,8 @@ struct Link {
   double bytes_per_us;
 };
 
-// A machine of equal devices, in groups of groups.
+// A machine of equal devices. The devices form groups, and the groups of each level form the groups
+// of the next level.
 struct Topology {
   struct Level {
     int size;  // the number of devices, or of groups of the level below, in a group
@@ -43,7 +45,7 @@ struct Timeline;
 struct Schedule {
   double us = 0;                         // from the begin to the end of the last operation
   double exposed_communication_us = 0;   // communicating while nothing is computed
-  std::int64_t peak_bytes = 0;           // arguments, results and everything between, of one device
+  std::int64_t peak_bytes = 0;           // of one device: arguments, results, intermediate values
   std::vector<std::string> assumptions;  // a sentence for each thing that the program leaves open
   std::shared_ptr<const detail::Timeline> timeline;
 
@@ -64,9 +66,9 @@ struct Schedule {
 //   collectives  ring or tree, whichever is shorter; over several levels, level by level
 //
 // Loops of known length count with all their trips, a while loop with one trip, a cond as the
-// branch that takes longest. ValueErrors: a rate that is not positive, a level of no devices; fewer
-// devices than the mesh has; a mesh axis that does not divide into the levels; a program over
-// several meshes.
+// branch that takes longest. ValueError where a rate is not positive, where a level has no devices,
+// where the machine has fewer devices than the mesh, where a mesh axis does not divide into the
+// levels, and where the program is over several meshes.
 Schedule simulate(const ClosedJaxpr& jaxpr, const Topology& topology);
 
 }  // namespace shmap

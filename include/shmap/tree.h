@@ -1,10 +1,11 @@
-// Trees: what a mapped or traced function takes and returns (JAX's pytrees). Leaves are Arrays.
-// Containers are std::vector, tuple, pair, array, optional and map<std::string, …>, and any
-// aggregate struct of these; structs need no registration. A host scalar that is an argument is a
-// leaf, and becomes an Array. In a struct, members that hold only host values (arithmetic types,
-// enums, strings, and containers of these) are static: the function gets them unchanged, and they
-// are part of the key of jit's cache. Compile-time errors: a struct with a base class, with a
-// member that is a C array, or with a member that mixes arrays and host values in one container.
+// Trees are the arguments and results of mapped and traced functions (JAX's pytrees). Leaves are
+// Arrays. Containers are std::vector, tuple, pair, array, optional and map<std::string, …>, and any
+// aggregate struct of these; structs need no registration. A host scalar in an argument is a leaf,
+// and the function gets it as an Array. In a struct, members that hold only host values (arithmetic
+// types, enums, strings, and containers of these) are static: the function gets them unchanged, and
+// they are part of the key of jit's cache. A struct does not compile as a tree if it has a base
+// class, a member that is a C array, or a member that mixes arrays and host values in one
+// container.
 #pragma once
 #include <array>
 #include <concepts>
@@ -448,7 +449,7 @@ template <class T>
 concept ArrayTree = Tree<T> && !Scalar<T>;
 
 namespace detail {
-// The result type R of a function, with void replaced by none_t, a tree without leaves.
+// R, the result type of a function, with void replaced by none_t, a tree without leaves.
 template <class R>
 using something_t = std::conditional_t<std::is_void_v<R>, none_t, R>;
 }  // namespace detail
@@ -486,8 +487,9 @@ constexpr void explain_result() {
   }
 }
 
-// Called where Traceable<F, A...> does not hold; its static_asserts say why. Callers return its
-// result under `auto`: of nested transforms, the innermost is then the one that reports the error.
+// Called where Traceable<F, A...> does not hold; the static_asserts of this function say why.
+// Callers have the return type `auto` and return the result of this function, so that of nested
+// transforms the innermost reports the error.
 template <class F, class... A>
 auto explain_untraceable() {
   (explain_argument<A>(), ...);

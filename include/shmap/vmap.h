@@ -1,11 +1,11 @@
 // vmap: turns a function of one example into a function of a batch of examples (jax.vmap). The
-// function is called once and sees one example: shapes without the batch dim. Each operation inside
-// runs on the whole batch, so that vmap gives the values of a loop over the examples, with one
-// matrix product where the loop computes many matrix-vector products.
+// function is called once, with arrays whose shapes are those of one example, without the batch
+// dim. Each operation inside runs on the whole batch, so that vmap gives the values of a loop over
+// the examples, with one matrix product where the loop computes many matrix-vector products.
 //
-// Called eagerly, the operations run at once. A batched value is not one value that the host could
-// read (item, a host `if`: TypeError), and debug::print writes one line per example. vmap composes
-// with vmap, jit, make_jaxpr, shard_map bodies and derivatives in any order.
+// In an eager call the operations run at once. The host cannot read a batched value as one value
+// (item and a host `if` throw TypeError), and debug::print writes one line per example. vmap
+// composes with vmap, jit, make_jaxpr, shard_map bodies and derivatives in any order.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -75,11 +75,11 @@ class Vmapped {
 
 }  // namespace detail
 
-// in_axes: the batch dims of the arguments. All batch dims must have one size, and at least one
-// argument must have a batch dim. out_axes: the batch dims of the results, in the structure of f's
-// result. A result that is the same for all examples is repeated along its out_axes. `none` in
-// out_axes: the result is returned without a batch dim, and is a ValueError where it differs
-// between examples. ValueErrors name the argument, its type and its axis.
+// in_axes has the batch dims of the arguments. All batch dims must have the same extent, and at
+// least one argument must have a batch dim. out_axes has the batch dims of the results, in the
+// structure of f's result. A result that is the same for all examples is repeated along its batch
+// dim. With `none` in out_axes the result is returned without a batch dim; ValueError where such a
+// result differs between examples. ValueErrors name the argument, its type and its axis.
 template <class F>
 detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes = 0,
                                       SourceLine source = SourceLine::current()) {

@@ -102,8 +102,8 @@ class Atoms {
 class AnyPrimitive {
  public:
   const std::string& name() const { return name_; }
-  // Binds the primitive under the current trace, as every operation does. TypeErrors and
-  // ValueErrors: operands or parameters that the primitive does not take; a primitive that only
+  // Binds the primitive under the current trace, as every operation does. TypeError or ValueError
+  // for operands and parameters that the primitive does not take, and for a primitive that only
   // compiled plans may contain (these "late" primitives are made by passes).
   Arrays bind(Arrays operands, const Params& params = {},
               SourceLine source = SourceLine::current()) const;
@@ -120,8 +120,8 @@ class AnyPrimitive {
   const void* primitive_ = nullptr;
 };
 
-// The primitive of that name: the library's, otherwise the one that a user made last. ValueError
-// where there is none; the message suggests a similar name.
+// The primitive of the given name: the library's, or, where the library has none, the user's that
+// was made last. ValueError where there is none; the message suggests a similar name.
 AnyPrimitive primitive(std::string_view name, SourceLine source = SourceLine::current());
 std::vector<std::string> primitive_names();  // of all primitives of the library, alphabetical
 
@@ -145,8 +145,9 @@ class Eqn {
   // The line of user code that bound the equation; empty where it is not known, as in parsed
   // programs.
   SourceLine source() const;
-  // Whether the equation must run, and in program order with other effects, even if its results are
-  // not used: debug::print, and equations that contain one.
+  // Whether the equation has an effect. Such an equation runs even if its results are not used, and
+  // in program order with other effects. These are debug::print and equations whose programs
+  // contain it.
   bool has_effect() const;
 
  private:
@@ -160,16 +161,16 @@ std::vector<Atom> out_atoms(const ClosedJaxpr& jaxpr);
 std::vector<Var> constvars(const ClosedJaxpr& jaxpr);  // the variables of consts(jaxpr)
 std::vector<Array> consts(const ClosedJaxpr& jaxpr);   // the arrays that the program captured
 
-// Builds a program equation by equation, and checks each equation when it is added. TypeErrors: a
-// variable is unbound (used before an equation defines it), is bound twice, has another type than
-// the equation gives it, or belongs to another builder (leaked). ValueErrors: a primitive or
-// parameter is unknown. A call that throws leaves the builder unchanged. To be used by one thread
-// at a time.
+// Builds a program equation by equation, and checks each equation when it is added. TypeError where
+// a variable is unbound (used before an equation defines it), is bound twice, has another type than
+// the equation gives it, or belongs to another builder (leaked). ValueError where a primitive or
+// parameter is unknown. CollectiveError for a collective outside of a shard_map body. A call that
+// throws leaves the builder unchanged. Only one thread at a time may use a builder.
 class JaxprBuilder {
  public:
   JaxprBuilder();
-  // Builds the body of a shard_map over this mesh: types are those of blocks, and collectives may
-  // be used.
+  // Builds the body of a shard_map over the given mesh: the types of variables are those of blocks,
+  // and collectives may be used.
   explicit JaxprBuilder(const AnyMesh& mesh, bool check_vma = true);
   ~JaxprBuilder();
   JaxprBuilder(const JaxprBuilder&) = delete;
@@ -201,18 +202,20 @@ class JaxprBuilder {
 };
 
 struct ParseOptions {
-  // The mesh of sharding constraints in the text, and of those shard_maps whose axes are the mesh's
-  // axes. Without it a shard_map gets a mesh of the first devices or, where these are too few, an
-  // abstract mesh; and a sharding constraint gets the mesh of a shard_map that precedes it.
+  // The mesh of the sharding constraints in the text, and of those shard_maps in it whose axes are
+  // the axes of this mesh. Where no mesh is given, a shard_map gets a mesh of the first devices or,
+  // where these are too few, an abstract mesh; and a sharding constraint gets the mesh of a
+  // shard_map that precedes it.
   std::optional<Mesh> mesh;
 };
 
 // Parses a program from the text that to_string prints. Arrays that the printed program captured
 // become its first arguments. The text may come from an untrusted source: every fault is a
-// ValueError, or a TypeError where types do not fit, with line and column. Primitives of users that
-// have a def_print, and primitives that only compiled plans contain, are ValueErrors that name
-// them; custom_jvp_call and custom_vjp_call are parsed without their rules, and throw where they
-// are differentiated; custom_vjp_linear, the map of such a rule, throws also where it is run.
+// ValueError, or a TypeError where types do not fit, with line and column. A user's primitive that
+// has a def_print and a primitive that only compiled plans contain are faults too, and the
+// ValueError names the primitive. custom_jvp_call and custom_vjp_call are parsed without their
+// rules, and throw where they are differentiated; custom_vjp_linear, the linear map of such a rule,
+// also throws where it is run.
 ClosedJaxpr parse_jaxpr(std::string_view text, const ParseOptions& options = {},
                         SourceLine source = SourceLine::current());
 

@@ -25,16 +25,16 @@ namespace detail {
 
 namespace extend {
 
-// Runs an equation's primitive on other operands, under the current trace: eagerly, or as part of
-// what is being traced, differentiated or batched. ValueError where the number of operands is not
-// the equation's.
+// Binds an equation's primitive to other operands under the current trace: it runs eagerly, or is
+// traced, differentiated or batched. ValueError where the number of operands is not the equation's.
 Arrays bind(const Eqn& eqn, Arrays inputs, SourceLine source = SourceLine::current());
 
 // Maps the variables of a program to values.
 template <class T>
 class Environment {
  public:
-  // ValueError where the variable has a value already.
+  // ValueError where a variable has a value already, and where the numbers of variables and values
+  // differ.
   void write(const Var& var, T value);
   void write(const std::vector<Var>& vars, std::vector<T> values);
   bool contains(const Var& var) const { return values_.contains(var); }
@@ -47,9 +47,9 @@ class Environment {
 
 // Computes the results of an equation from its operands.
 using EqnRule = std::function<Arrays(const Eqn& eqn, Arrays inputs)>;
-// Applies a program to values, and calls `rule` for each equation, in program order. `rule` must
-// itself interpret programs inside of equations. ValueError where the number of arguments, or of a
-// rule's results, is wrong.
+// Applies a program to values, and calls `rule` for each equation, in program order. Programs
+// inside of equations are not interpreted: `rule` must do that itself. ValueError where the number
+// of arguments, or of a rule's results, is wrong.
 Arrays interpret(const ClosedJaxpr& jaxpr, Arrays args, const EqnRule& rule,
                  SourceLine source = SourceLine::current());
 

@@ -1,5 +1,5 @@
-// The parameters of primitives as data: named values of a few types. Equations return them;
-// JaxprBuilder and Primitive take them.
+// The parameters of primitives as data: named values of a few types. Equations of a program return
+// their parameters in this form; JaxprBuilder and Primitive take parameters in it.
 //
 //   extend::Params{{"axes", {0, 1}}, {"keepdims", true}, {"mode", "clip"}}
 #pragma once
@@ -67,9 +67,9 @@ class ParamValue {
   ParamValue(ClosedJaxpr v) : value_(std::move(v)) {}
 
   const Variant& variant() const { return value_; }
-  // Reads the value as a T: bool; an integer type that can hold it; double or float; DType;
-  // std::string; a std::vector of integers, Shape or Dims; std::vector<std::string>; Pairs; Groups;
-  // ClosedJaxpr. False where the value has another type or does not fit into T.
+  // Reads the value as a T. T is bool; an integer type; double or float; DType; std::string; a
+  // std::vector of integers, Shape or Dims; std::vector<std::string>; Pairs; Groups; or
+  // ClosedJaxpr. Returns false where the value has another type or does not fit into T.
   template <class T>
   bool read(T& out) const;
 
@@ -107,8 +107,9 @@ constexpr const char* param_type_name() {
   return "a list of integers";
 }
 
-// The parameter of that name, read as a T (ParamValue::read). ValueError where there is no such
-// name (the message lists the names); TypeError where it cannot be read as a T.
+// The parameter of the given name, read as a T (ParamValue::read). ValueError where there is no
+// parameter of that name (the message lists the names); TypeError where the parameter cannot be
+// read as a T.
 template <class T>
 T get_param(const Params& params, std::string_view name, std::string_view primitive = "the params",
             SourceLine source = SourceLine::current()) {

@@ -1,6 +1,6 @@
-// Primitives of one's own, with kernels of one's own (jax.extend.core.Primitive). They appear in
-// programs as the library's primitives do, and work eagerly, in shard_map bodies, and under jit,
-// grad and vmap where they have the rules that these need.
+// Primitives and kernels that a user defines (jax.extend.core.Primitive). They appear in programs
+// as the library's primitives do, and work eagerly, in shard_map bodies, and under jit, grad and
+// vmap, as far as the user gives the rules that each of these needs.
 //
 //   extend::Primitive mul_add("mul_add");
 //   mul_add.def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; })
@@ -16,14 +16,14 @@
 //       .def_impl([](Array x, const extend::Params& p) { … get_param<int>(p, "axis") … });
 //   Array r = roll.bind(extend::Params{{"shift", 2}}, x);
 //
-// Rules are given before the first bind; afterwards def_… throws Error. A Primitive is a handle;
-// the primitive itself lives until the process ends, because jit's caches may hold it.
+// All rules must be given before the first bind; afterwards def_… throws Error. A Primitive is a
+// handle; the primitive itself lives until the process ends, because jit's caches may hold it.
 //
 // A rule that takes operands is a function with one parameter per operand, or with one std::vector
 // of all operands; a rule with several results returns a std::vector of them. Every rule may take a
-// `const extend::Params&` as an additional last parameter. A function that can be called in neither
-// way is accepted here, and is a TypeError, which says what is wanted, where the rule is needed; a
-// rule that was not given is a TypeError there too.
+// `const extend::Params&` as an additional last parameter. def_… accepts a function that can be
+// called in none of these ways; a TypeError that says what is wanted is thrown only when the rule
+// is needed. A rule that was not given is a TypeError when it is needed, too.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -174,7 +174,7 @@ namespace extend {
 
 class Primitive {
  public:
-  // name: as programs print it.
+  // `name` is the name that programs print. ValueError where it is empty.
   explicit Primitive(std::string name, SourceLine source = SourceLine::current());
 
   // The types of the results from the types of the operands, as ShapedArray(shape, dtype); the
@@ -188,10 +188,10 @@ class Primitive {
     };
     return *this;
   }
-  // The primitive in terms of other operations, used on devices for which no kernel was given.
-  // TypeError where its results differ from those of def_abstract_eval in number, shape or dtype,
-  // or where a result varies over mesh axes over which no operand varies. A result that varies over
-  // fewer axes is cast.
+  // f computes the primitive with other operations, and is used on devices for which no kernel was
+  // given. TypeError where the results of f differ from those of def_abstract_eval in number, shape
+  // or dtype, or where a result varies over mesh axes over which no operand varies. A result that
+  // varies over fewer axes is cast.
   template <class F>
   Primitive& def_impl(F&& f, SourceLine source = SourceLine::current()) {
     rules(source).impl = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
@@ -200,8 +200,8 @@ class Primitive {
     };
     return *this;
   }
-  // f: void(const KernelArgs&); other functions do not compile. The exception is a function without
-  // parameters, a placeholder for a kernel that is still to be written, which is ignored.
+  // f: void(const KernelArgs&); other functions do not compile. The one exception is a function
+  // without parameters: it stands for a kernel that is still to be written, and is ignored.
   template <class F>
   Primitive& def_cpu_kernel(F&& f, SourceLine source = SourceLine::current()) {
     shmap::detail::check_kernel<std::decay_t<F>>();
@@ -265,8 +265,8 @@ class Primitive {
     };
     return *this;
   }
-  // f: std::pair{results, dims}(Arrays operands, std::vector<int> dims). dims holds the batch dim
-  // of each operand, and of each result; -1 where there is no batch dim.
+  // f: std::pair{results, dims}(Arrays operands, std::vector<int> dims). Both lists of dims have
+  // the batch dim of each operand or result, and -1 where there is no batch dim.
   template <class F>
   Primitive& def_batching(F&& f, SourceLine source = SourceLine::current()) {
     rules(source).batching =
@@ -317,10 +317,10 @@ class Primitive {
   // Over which mesh axes the results vary in a body: a function of ArrayTypes operands (vma() of
   // each gives its axes) that returns Axes for one result, std::vector<Axes> for several. Without a
   // rule a result varies over the axes of all operands, and the operands are first cast to vary
-  // alike; with a rule the operands are not cast. A result that varies over fewer axes than an
-  // operand is a promise of the rule that the result is equal along the missing axes; an impl
-  // achieves that with a collective. bind throws ValueError where the rule names an axis that is
-  // not in scope.
+  // alike; with a rule the operands are not cast. Where the rule omits an axis over which an
+  // operand varies, the rule promises that the result is equal along that axis; an impl makes it
+  // equal with a collective. bind throws ValueError where the rule names an axis that is not in
+  // scope.
   template <class F>
   Primitive& def_variance(F&& f, SourceLine source = SourceLine::current()) {
     using G = std::decay_t<F>;
@@ -339,9 +339,9 @@ class Primitive {
   // others. The defaults fix the types: bind throws ValueError for other names, TypeError for other
   // types (an integer is accepted for a float). Without def_params a primitive has no parameters.
   Primitive& def_params(Params defaults, SourceLine source = SourceLine::current());
-  // f: std::string(const Params&), the text that printed programs show in brackets after the name
-  // instead of "name=value …"; without brackets where the text is empty. parse_jaxpr refuses such a
-  // primitive, because the text need not contain all parameters.
+  // f: std::string(const Params&) returns the text that printed programs show in brackets after the
+  // name, in place of "name=value …". Where the text is empty, there are no brackets. parse_jaxpr
+  // refuses such a primitive, because the text need not contain all parameters.
   Primitive& def_print(std::function<std::string(const Params&)> f,
                        SourceLine source = SourceLine::current());
 
@@ -368,7 +368,8 @@ class Primitive {
   Array bind(const Params& params, SourceLine source = SourceLine::current()) const {
     return bind_one({}, params, source);
   }
-  // No default argument can follow a pack: the line is the first operand's.
+  // No default argument can follow a parameter pack, so the caller's line is that of the first
+  // operand.
   template <std::convertible_to<Array>... A>
   Array bind(const Params& params, Operand first, const A&... others) const {
     return bind_one({std::move(first.value), Array(others)...}, params, first.source);

@@ -1,5 +1,5 @@
-// The lower level of random numbers: the hash itself, the words of keys, and generators of one's
-// own (jax.extend.random).
+// The lower level of random numbers: the hash function, the words of keys, and generators that a
+// user defines (jax.extend.random).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,8 @@ Array random_unwrap(Operand keys);
 Array random_bits_block(Operand key, Shape of, std::vector<Operand> starts, Shape shape,
                         DType dtype = u32);
 
-// A generator of one's own, whose keys are u32 words. Its functions are written in operations,
-// which are traced and batched like any others.
+// A generator that a user defines, whose keys are u32 words. Its functions are written with
+// operations of the library, which are traced and batched like any others.
 struct Generator {
   Shape key_shape = {};  // the shape of the words of one key
   // From a seed, an i64 scalar, to the words of a key.

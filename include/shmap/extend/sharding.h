@@ -5,7 +5,8 @@
 //   std::string bytes = s.serialize();                      // as XLA's SerializeToString
 //   NamedSharding back = extend::OpSharding::parse(bytes).named_sharding(mesh);
 //
-// As in JAX, the devices in it are positions in the mesh in row-major order, not device ids.
+// As in JAX, the devices in an OpSharding are positions in the mesh in row-major order, not device
+// ids.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -60,8 +61,8 @@ class OpSharding {
   // another, or there are more than 2^24 tiles.
   std::vector<std::int64_t> devices() const;
 
-  // The bytes that XLA writes for it: parsing XLA's bytes and serialising them gives the same
-  // bytes.
+  // The bytes that XLA writes for this sharding: to parse XLA's bytes and serialise the result
+  // gives the same bytes.
   std::string serialize() const;
   // Parses bytes that may come from an untrusted source. ValueError, with the offset, where they
   // are not such a message, are nested more than 100 deep, or hold more than 2^21 numbers.
