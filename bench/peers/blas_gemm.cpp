@@ -192,6 +192,56 @@ Work onednn_bf16(const Problem& p) {
   return {call, check, {}};
 }
 
+// ------------------------------------------------------------------------------------------
+// The products of a transformer layer
+
+// The six matrix products of the layer of bench/support/transformer_layer.h, on all of its rows at
+// once, each as one product of both threads. Those of attention, 4 % of the layer's flops, are left
+// out: they are small, and a library that splits each among threads would be slow at them.
+std::vector<Problem> layer_products() {
+  constexpr std::size_t rows = 8 * 128, embedding = 512, heads = 8 * 64, hidden = 2048;
+  return {{rows, embedding, heads}, {rows, embedding, heads},  {rows, embedding, heads},
+          {rows, heads, embedding}, {rows, embedding, hidden}, {rows, hidden, embedding}};
+}
+
+// These and, for each, the products of its backward pass: the operands' cotangents. Both have the
+// extents of C = A B with C and B, or A and C, in the place of the operands.
+std::vector<Problem> layer_grad_products() {
+  std::vector<Problem> all = layer_products();
+  for (const Problem& p : layer_products()) {
+    all.push_back({p.m, p.n, p.k});
+    all.push_back({p.k, p.m, p.n});
+  }
+  return all;
+}
+
+// Adds a row that does the problems one after another.
+template <class MakeWork>
+void add_sequence(std::vector<Row>& rows, const char* name, const std::vector<Problem>& problems,
+                  MakeWork make_work) {
+  double flops = 0;
+  for (const Problem& p : problems) flops += p.flops();
+  rows.push_back({name, {.flops = flops}, [problems, make_work] {
+                    std::vector<Work> works;
+                    for (const Problem& p : problems) works.push_back(make_work(p));
+                    const auto call = [works] {
+                      for (const Work& work : works) work.call();
+                    };
+                    const auto check = [works] {
+                      std::string wrong;
+                      for (const Work& work : works) wrong += work.check();
+                      return wrong;
+                    };
+                    return Work{call, check, {}};
+                  }});
+}
+
+template <class MakeWork>
+void add_layer_rows(std::vector<Row>& rows, MakeWork make_work) {
+  add_sequence(rows, "layer_products", layer_products(), make_work);
+  add_sequence(rows, "layer_grad_products", layer_grad_products(), make_work);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -204,6 +254,7 @@ int main(int argc, char** argv) {
   if (library == "onednn") {
     for (const auto& [name, p] : f32_problems)
       rows.push_back({name, {.flops = p.flops()}, [p = p] { return onednn_f32(p); }});
+    add_layer_rows(rows, onednn_f32);
     for (std::size_t n : {std::size_t{1024}, std::size_t{2048}}) {
       Problem p{n, n, n};
       rows.push_back({"bf16_matmul_" + std::to_string(n), {.flops = p.flops()}, [p] {
@@ -221,6 +272,7 @@ int main(int argc, char** argv) {
     for (const auto& [name, p] : f32_problems)
       rows.push_back(
           {name, {.flops = p.flops()}, [p = p, &blas] { return openblas_product(blas, p); }});
+    add_layer_rows(rows, [&blas](const Problem& p) { return openblas_product(blas, p); });
     return shmap::bench::bench_main(argc - 1, argv + 1, "openblas", rows,
                                     {{"OpenBLAS", blas.config()}, {"core", blas.core()}});
   }

@@ -105,10 +105,14 @@ def comparisons():
 
     for row, must, stretch in (("transformer", 2.4, 3), ("transformer_first_call", 100, 400)):
         compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_layer", row))
+    compare("transformer", "its products alone", raw("layer_products"), None, 0.8,
+            ("shmap_layer", "transformer"))
 
     for row, must, stretch in (("transformer_grad", 2.4, 3),
                                ("transformer_grad_first_call", 100, 400), ("mlp_grad", 1.6, None)):
         compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_grad", row))
+    compare("transformer_grad", "its products alone", raw("layer_grad_products"), None, 0.8,
+            ("shmap_grad", "transformer_grad"))
     compare("grad_1000", "JAX make_jaxpr", [("jax", "grad_1000")], 30, 50,
             ("shmap_grad", "grad_1000"))
 
