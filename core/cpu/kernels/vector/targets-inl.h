@@ -8,6 +8,10 @@
 // vectorises for each set; SHMAP_VECTORS is 1 where explicit vectors of f32 and f64 with masked
 // loads and stores may be used beside them (AVX2, AVX-512). Without Highway the plain loops are
 // compiled once, for the compiler's baseline.
+//
+// The choice is the library's own (instruction_set.h), not that of Highway's HWY_EXPORT, which
+// needs libhwy. libhwy 1.0.3 measures the resolution of a clock while it is loaded, which takes 3.5
+// ms.
 #if SHMAP_HAVE_HIGHWAY
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_EMU128 | HWY_AVX2 | HWY_AVX3))
@@ -16,14 +20,20 @@
 //
 #include <hwy/highway.h>
 
+#include "core/cpu/kernels/vector/instruction_set.h"
+
 #undef SHMAP_VECTORS
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 #define SHMAP_VECTORS 1
 #else
 #define SHMAP_VECTORS 0
 #endif
-#define SHMAP_KERNELS(find) HWY_EXPORT(find)
-#define SHMAP_BEST(find) HWY_DYNAMIC_DISPATCH(find)
+#undef SHMAP_KERNELS
+#undef SHMAP_BEST
+#define SHMAP_KERNELS(find)                                                           \
+  constexpr decltype(&HWY_STATIC_DISPATCH(find)) find##_kernels[kInstructionSets] = { \
+      HWY_CHOOSE_AVX3(find), HWY_CHOOSE_AVX2(find), &HWY_STATIC_DISPATCH(find)}
+#define SHMAP_BEST(find) (*best_kernel_of(find##_kernels))
 
 #else  // no Highway
 #define HWY_BEFORE_NAMESPACE() static_assert(true)
