@@ -206,7 +206,12 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       spinner->spared = true;
       --parts;
     }
-    wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
+    wake = workers_to_wake(parts, {.workers = options_.workers,
+                                   .cores = options_.cores,
+                                   .active = active_,
+                                   .spinners = spinners_,
+                                   .sleepers = sleepers_});
+    if (wake > 0) waking_.begin(Clock::now());
   }
   for (; wake > 0; --wake) work_.notify_one();
 }
@@ -378,6 +383,7 @@ bool Executor::help(const Node* until) {
   }
   // Tasks that are still ready need another worker in place of this thread.
   if (helped) wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
+  if (wake) waking_.begin(Clock::now());
   lock.unlock();
   if (wake) work_.notify_one();
   return helped;

@@ -13,6 +13,7 @@
 #include "core/cpu/executor/caller_watch.h"
 #include "core/cpu/executor/executor_options.h"
 #include "core/cpu/executor/node.h"
+#include "core/cpu/executor/waiting.h"
 #include "core/device/failure_log.h"
 
 namespace shmap::cpu {
@@ -149,6 +150,9 @@ class Executor {
   void learn_to_yield(bool yielded) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;
+  // How long a thread, which spinners_ or lookers_ count already, looks before it sleeps. Requires
+  // mutex_.
+  std::chrono::nanoseconds time_to_look() const noexcept;
   void wait_for_workers(const std::vector<Worker>& workers) noexcept;
   std::uint64_t random() noexcept;  // requires mutex_
 
@@ -164,6 +168,7 @@ class Executor {
   int active_comm_ = 0;  // how many of them run a task of a communication stream
   int sleepers_ = 0;     // workers that are parked
   int spinners_ = 0;     // workers that look for work
+  WakingTime waking_;
   bool stopping_ = false;
   std::condition_variable work_;
   std::condition_variable left_;  // notified when a worker ends

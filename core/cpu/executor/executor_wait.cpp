@@ -23,6 +23,7 @@ void Executor::wake_spared(Spinner& self) noexcept {
   {
     std::lock_guard lock(mutex_);
     wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
+    if (wake) waking_.begin(Clock::now());
   }
   if (wake) work_.notify_one();
 }
@@ -47,6 +48,7 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
   const auto yields_after =
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
   bool yielded = false;
+  std::chrono::nanoseconds alone_for{0};  // time_to_look(), once this thread has looked for kSpin
   while (pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
     const detail::LookAgain again = options_.look();
     const bool others = again != detail::LookAgain::no_reason;
@@ -68,8 +70,14 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
     const auto waited = now - begin;
     if (waited > (again == detail::LookAgain::yielding ? kSpinAmongMany
                   : others                             ? kSpinForOthers
-                                                       : kSpin))
-      break;
+                                                       : kSpin)) {
+      if (others) break;
+      if (alone_for == alone_for.zero()) {
+        std::lock_guard lock(mutex_);
+        alone_for = time_to_look();
+      }
+      if (waited > alone_for) break;
+    }
     if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
       yielded = true;
       std::this_thread::yield();

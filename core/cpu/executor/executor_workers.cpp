@@ -14,6 +14,7 @@
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/running.h"
 #include "core/cpu/executor/waiting.h"
+#include "core/processes/processes.h"
 
 namespace shmap::cpu {
 
@@ -67,8 +68,8 @@ void Executor::worker(Worker& self) noexcept {
     if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners &&
         idle_core) {
       ++spinners_;
+      const auto until = Clock::now() + time_to_look();
       lock.unlock();
-      const auto until = Clock::now() + kSpin;
       while (ready_parts_.load(std::memory_order_relaxed) == 0 && Clock::now() < until) {
         for (int i = 0; i < 32; ++i) cpu_relax();
       }
@@ -85,9 +86,17 @@ void Executor::worker(Worker& self) noexcept {
     ++sleepers_;
     work_.wait(lock);
     --sleepers_;
+    waking_.end(Clock::now());
   }
   self.left = true;
   left_.notify_all();
+}
+
+// A thread that looks for long must not take the core of one that runs a task, nor of another
+// process of the job.
+std::chrono::nanoseconds Executor::time_to_look() const noexcept {
+  const int busy = active_ + spinners_ + lookers_.load(std::memory_order_relaxed);
+  return busy <= options_.cores && Processes::joined() == nullptr ? waking_.mean() : kSpin;
 }
 
 bool Executor::stop() noexcept {

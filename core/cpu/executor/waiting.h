@@ -1,5 +1,6 @@
 // Waiting: how long a thread looks before it sleeps, and when a wait has taken too long.
 #pragma once
+#include <algorithm>
 #include <chrono>
 #include <string>
 
@@ -13,6 +14,10 @@ using Clock = std::chrono::steady_clock;
 // The time that a thread looks for work, or for its event, before it sleeps: about what waking
 // costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
+// The most time that a thread looks where waking takes longer than kSpin. (In a virtual machine a
+// sleeping core may take 0.7 ms to go on: a call that takes less, made again and again, would
+// always run without the workers that it wakes.)
+constexpr auto kMostSpin = std::chrono::microseconds(1000);
 // The time to look if the event may come from another process, whose message the waiting thread
 // takes itself. After kSpin the thread begins to yield its core.
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
@@ -20,6 +25,44 @@ constexpr auto kSpinForOthers = std::chrono::microseconds(300);
 constexpr auto kSpinAmongMany = std::chrono::microseconds(1000);
 // The most time that one look counts if the thread offered its core and another thread used it.
 constexpr auto kMostOfLook = std::chrono::microseconds(2);
+
+// How long waking a worker takes: a running mean from kSpin to kMostSpin.
+class WakingTime {
+ public:
+  // A worker is woken. Where none has gone on since the last call, nothing changes.
+  void begin(Clock::time_point now) noexcept {
+    if (begin_ == Clock::time_point()) begin_ = now;
+  }
+  // A worker goes on. The first one after begin() counts.
+  void end(Clock::time_point now) noexcept {
+    if (begin_ == Clock::time_point()) return;
+    const std::chrono::nanoseconds took = now - begin_;
+    begin_ = Clock::time_point();
+    mean_ = (3 * mean_ + std::clamp<std::chrono::nanoseconds>(took, kSpin, kMostSpin)) / 4;
+  }
+  std::chrono::nanoseconds mean() const noexcept { return mean_; }
+
+ private:
+  Clock::time_point begin_;  // the epoch where no worker is being woken
+  std::chrono::nanoseconds mean_{kSpin};
+};
+
+// How busy the executor's threads are.
+struct Load {
+  int workers = 0, cores = 0;
+  int active = 0;    // threads that run a task
+  int spinners = 0;  // workers that look for work
+  int sleepers = 0;  // workers that are parked
+};
+
+// How many workers to wake for `parts` parts of tasks that have become ready. Workers that look for
+// work take parts by themselves, and so does the calling thread, which has a core, if it waits
+// next: beside a worker that looks for work only those are woken for which there is a core.
+inline int workers_to_wake(int parts, const Load& load) noexcept {
+  const int wake = std::min({parts - load.spinners, load.sleepers, load.workers - load.active});
+  if (load.spinners == 0) return std::max(wake, 0);
+  return std::clamp(load.cores - load.active - load.spinners - 1, 0, std::max(wake, 0));
+}
 
 // The tasks that the executor's other threads run at the moment, as text: ", running: …". "" if
 // there are none.

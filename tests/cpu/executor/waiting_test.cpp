@@ -1,0 +1,69 @@
+#include "core/cpu/executor/waiting.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace shmap::cpu {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+constexpr Clock::time_point kStart{std::chrono::hours(1)};
+
+TEST(WakingTime, ApproachesWhatWakingTakes) {
+  WakingTime waking;
+  EXPECT_EQ(waking.mean(), nanoseconds(kSpin));
+  for (int k = 0; k < 40; ++k) {
+    waking.begin(kStart);
+    waking.end(kStart + microseconds(400));
+  }
+  EXPECT_GT(waking.mean(), microseconds(399));
+  EXPECT_LE(waking.mean(), microseconds(400));
+}
+
+TEST(WakingTime, StaysBetweenItsBounds) {
+  WakingTime waking;
+  for (int k = 0; k < 100; ++k) {
+    waking.begin(kStart);
+    waking.end(kStart + microseconds(1));
+    EXPECT_EQ(waking.mean(), nanoseconds(kSpin));
+  }
+  for (int k = 0; k < 100; ++k) {
+    waking.begin(kStart);
+    waking.end(kStart + std::chrono::seconds(1));
+    EXPECT_LE(waking.mean(), nanoseconds(kMostSpin));
+  }
+}
+
+TEST(WakingTime, CountsTheFirstCallThatWokeAndTheFirstWorkerThatGoesOn) {
+  WakingTime waking;
+  waking.end(kStart);  // nobody was woken
+  EXPECT_EQ(waking.mean(), nanoseconds(kSpin));
+  waking.begin(kStart);
+  waking.begin(kStart + microseconds(600));
+  waking.end(kStart + microseconds(630));
+  const nanoseconds once = waking.mean();
+  EXPECT_EQ(once, (3 * nanoseconds(kSpin) + microseconds(630)) / 4);
+  waking.end(kStart + microseconds(900));
+  EXPECT_EQ(waking.mean(), once);
+}
+
+TEST(WorkersToWake, AsManyAsThereArePartsWhereNobodyLooksForWork) {
+  EXPECT_EQ(workers_to_wake(2, {.workers = 2, .cores = 2, .sleepers = 2}), 2);
+  EXPECT_EQ(workers_to_wake(1, {.workers = 2, .cores = 2, .sleepers = 2}), 1);
+  EXPECT_EQ(workers_to_wake(8, {.workers = 4, .cores = 4, .active = 1, .sleepers = 3}), 3);
+  EXPECT_EQ(workers_to_wake(0, {.workers = 2, .cores = 2, .sleepers = 2}), 0);
+}
+
+TEST(WorkersToWake, NoneForTheCoreOfTheCaller) {
+  EXPECT_EQ(workers_to_wake(2, {.workers = 2, .cores = 2, .spinners = 1, .sleepers = 1}), 0);
+  EXPECT_EQ(workers_to_wake(8, {.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7}), 6);
+  EXPECT_EQ(workers_to_wake(2, {.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7}), 1);
+  EXPECT_EQ(workers_to_wake(1, {.workers = 8, .cores = 8, .spinners = 3, .sleepers = 5}), 0);
+  EXPECT_EQ(workers_to_wake(4, {.workers = 4, .cores = 1, .spinners = 1, .sleepers = 3}), 0);
+}
+
+}  // namespace
+}  // namespace shmap::cpu
