@@ -8,10 +8,12 @@ namespace {
 
 // The position at which dim `at` of one example is inserted in an array with batch dim `dim`, and
 // the batch dim afterwards.
-struct Placed {
+struct InsertedDim {
   int at, dim;
 };
-Placed put_in(int at, int dim) { return at <= dim ? Placed{at, dim + 1} : Placed{at + 1, dim}; }
+InsertedDim insert_dim(int at, int dim) {
+  return at <= dim ? InsertedDim{at, dim + 1} : InsertedDim{at + 1, dim};
+}
 
 }  // namespace
 
@@ -21,9 +23,9 @@ void batch_gather_blocks(BatchCall& call) {
   if (params.tiled) {
     params.dimension = static_cast<int>(past(params.dimension, dim));
   } else {
-    const Placed placed = put_in(params.dimension, dim);
-    params.dimension = placed.at;
-    dim = placed.dim;
+    const InsertedDim inserted = insert_dim(params.dimension, dim);
+    params.dimension = inserted.at;
+    dim = inserted.dim;
   }
   give(call, call.in[0], params, dim);
 }
@@ -45,9 +47,9 @@ void batch_all_to_all(BatchCall& call) {
   } else {
     // First the split dim is removed, then another dim is inserted.
     if (params.split_axis < dim) --dim;
-    const Placed placed = put_in(params.concat_axis, dim);
-    params.concat_axis = placed.at;
-    dim = placed.dim;
+    const InsertedDim inserted = insert_dim(params.concat_axis, dim);
+    params.concat_axis = inserted.at;
+    dim = inserted.dim;
   }
   give(call, call.in[0], params, dim);
 }

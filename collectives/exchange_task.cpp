@@ -184,15 +184,21 @@ void CrossCall::Round::copy(const Block& to, std::int64_t to_offset, const Block
 void CrossCall::Round::work_reads(const Block& block) { add_once(reads, held, block); }
 void CrossCall::Round::work_writes(const Block& block) { add_once(writes, held, block); }
 
-ProcessExchange CrossCall::roll_call() const {
+ProcessExchange CrossCall::empty_exchange(std::uint32_t round) const {
   ProcessExchange exchange;
   exchange.space = space_;
   exchange.number = number_;
+  exchange.round = round;
   exchange.check = check_;
   exchange.program = program_.program;
   exchange.constants = program_.constants;
   exchange.equations = program_.equations;
   exchange.label = label_;
+  return exchange;
+}
+
+ProcessExchange CrossCall::roll_call() const {
+  ProcessExchange exchange = empty_exchange(0);
   for (const int process : blocks_.cliques.cross->partners) {
     exchange.sends.push_back({process, nullptr, 0});
     exchange.receives.push_back({process, nullptr, 0});
@@ -209,15 +215,7 @@ void CrossCall::enqueue(Round round) {
   sort_by_peer(round.sends);
   const std::vector<std::uint32_t> numbers = sort_by_peer(round.receives);
   if (round.work != nullptr) round.work->number(numbers);
-  ProcessExchange exchange;
-  exchange.space = space_;
-  exchange.number = number_;
-  exchange.round = index;
-  exchange.check = check_;
-  exchange.program = program_.program;
-  exchange.constants = program_.constants;
-  exchange.equations = program_.equations;
-  exchange.label = label_;
+  ProcessExchange exchange = empty_exchange(index);
   exchange.sends = std::move(round.sends);
   exchange.receives = std::move(round.receives);
   exchange.work = std::move(round.work);

@@ -58,6 +58,9 @@ class CrossCall {
   bool captured() const { return captured_; }
 
  private:
+  // An exchange of the collective in that round, without parcels.
+  ProcessExchange empty_exchange(std::uint32_t round) const;
+
   const GroupBlocks& blocks_;
   bool captured_;
   std::uint64_t space_ = 0;

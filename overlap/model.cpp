@@ -28,7 +28,7 @@ constexpr double kGpuStepUs = 2;        // overhead of a ring's step: waits amon
 constexpr double kStagedBytes = 2.5e4;  // through the host's memory
 
 // The flops of the product on one device, and the bytes that it reads, writes and sends.
-struct Work {
+struct ProductSizes {
   double flops = 2, result = 1;  // elements of the whole product
   double moved = 0;              // bytes that a rank sends in a step
   double result_bytes = 0;       // bytes of the product
@@ -37,8 +37,8 @@ struct Work {
                                  // to it
 };
 
-Work work_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
-  Work w;
+ProductSizes sizes_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
+  ProductSizes w;
   std::string all = spec.a;
   for (char l : spec.b)
     if (place_of(all, l) < 0) all += l;
@@ -69,7 +69,8 @@ Work work_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b
   return w;
 }
 
-double cpu_us(const OverlapSpec& spec, const Work& w, DType dtype, bool shared, Overlap form) {
+double cpu_us(const OverlapSpec& spec, const ProductSizes& w, DType dtype, bool shared,
+              Overlap form) {
   const double n = spec.ranks;
   const double product = w.flops / (is_half(dtype) ? kCoreHalfFlops : kCoreFlops);
   double bytes = 0;
@@ -107,8 +108,8 @@ double cpu_us(const OverlapSpec& spec, const Work& w, DType dtype, bool shared, 
   return product + bytes / kCoreBytes + 4 * steps * kCoreCallUs;
 }
 
-double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work& w, DType dtype,
-              Overlap form) {
+double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const ProductSizes& w,
+              DType dtype, Overlap form) {
   const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
   // The time of 1 / `share` of the product, in whole waves; its devices share the GPU.
   const auto product = [&](double share) {
@@ -191,7 +192,7 @@ OverlapMachine overlap_machine() {
 
 OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& spec,
                             const ShapedArray& a, const ShapedArray& b) {
-  const Work w = work_of(spec, a, b);
+  const ProductSizes w = sizes_of(spec, a, b);
   const auto us = [&](Overlap form) {
     return row_of(machine.kind).host_memory
                ? cpu_us(spec, w, a.dtype(), machine.link == OverlapLink::shared, form)

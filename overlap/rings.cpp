@@ -20,9 +20,9 @@ namespace {
 using Pairs = std::vector<std::pair<int, int>>;
 
 // The product of pieces of the operands, with the dims in the order of the spec's result.
-class PartProduct {
+class PieceProduct {
  public:
-  explicit PartProduct(const OverlapSpec& spec) {
+  explicit PieceProduct(const OverlapSpec& spec) {
     if (!try_order(spec.a, spec.b, spec.out)) {
       swapped_ = true;
       if (!try_order(spec.b, spec.a, spec.out)) {
@@ -270,13 +270,13 @@ class Rings {
   const Array &a_, &b_;
   const SourceLine source_;
   const RuleOps op_;
-  const PartProduct product_;
+  const PieceProduct product_;
   std::int64_t part_ = 0;  // a rank's extent of the dim that is cut
   Array index_, result_;
 };
 
 Array plain_ops(const OverlapSpec& spec, const Array& a, const Array& b, SourceLine source) {
-  const PartProduct product(spec);
+  const PieceProduct product(spec);
   const auto both = [&](const Array& moved) {
     return product(spec.operand == 0 ? moved : a, spec.operand == 0 ? b : moved, false, source);
   };

@@ -72,10 +72,10 @@ class Rehearsed final : public detail::CaptureMemory {
   bool over_ = false;
 };
 
-class Placed final : public detail::CaptureMemory {
+class PlacedAllocator final : public detail::CaptureMemory {
  public:
-  Placed(const MemoryLayout& layout, std::span<const BufferRef> slabs,
-         std::span<const BufferRef> outputs)
+  PlacedAllocator(const MemoryLayout& layout, std::span<const BufferRef> slabs,
+                  std::span<const BufferRef> outputs)
       : layout_(&layout), occupied_(layout.slabs.size()) {
     if (slabs.size() != layout.slabs.size()) refuse("slabs", slabs.size(), layout.slabs.size());
     if (outputs.size() != static_cast<std::size_t>(layout.escapes)) {
@@ -279,9 +279,9 @@ std::vector<Allocation> MemoryRehearsal::finish() {
 
 PlacedMemory::PlacedMemory(const MemoryLayout& layout, std::span<const BufferRef> slabs,
                            std::span<const BufferRef> outputs)
-    : CaptureMemoryScope(make_ref<Placed>(layout, slabs, outputs)) {}
-PlacedMemory::~PlacedMemory() { static_cast<Placed&>(memory()).end(); }
-void PlacedMemory::finish() { static_cast<Placed&>(memory()).finish(); }
+    : CaptureMemoryScope(make_ref<PlacedAllocator>(layout, slabs, outputs)) {}
+PlacedMemory::~PlacedMemory() { static_cast<PlacedAllocator&>(memory()).end(); }
+void PlacedMemory::finish() { static_cast<PlacedAllocator&>(memory()).finish(); }
 
 BufferRef proxy_of(const BufferRef& original) {
   return detail::PlannedPart::make(original->space(), original->data(), original->bytes(),

@@ -7,7 +7,7 @@
 
 namespace shmap {
 
-std::string to_string(TextPlace place) {
+std::string to_string(TextPosition place) {
   return "line " + std::to_string(place.line) + ", column " + std::to_string(place.column);
 }
 
@@ -195,7 +195,7 @@ class Parser {
     EqnText e;
     e.place = place_;
     for (;;) {
-      const TextPlace place = place_;
+      const TextPosition place = place_;
       const std::string name = word("an equation, as b:f32[3] = sin a, or 'in ('");
       if (peek() != ':') {
         if (!e.results.empty()) fail("':' and a type: results are variables, as b:f32[3]");
@@ -212,7 +212,7 @@ class Parser {
     }
     // autodidax has a space before the parameters, and they may begin a line.
     const std::size_t here = at_;
-    const TextPlace there = place_;
+    const TextPosition there = place_;
     blanks();
     if (skip_if("[")) {
       spaces();
@@ -272,7 +272,7 @@ class Parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  TextPlace place_;
+  TextPosition place_;
   int depth_ = 0;
 };
 

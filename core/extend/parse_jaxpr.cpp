@@ -19,13 +19,13 @@ namespace shmap {
 
 namespace {
 
-[[noreturn]] void fail_at(TextPlace place, const std::string& problem) {
+[[noreturn]] void fail_at(TextPosition place, const std::string& problem) {
   throw ValueError("parse_jaxpr: " + to_string(place) + ": " + problem);
 }
 
 // Adds the position in the text to the errors of `f`.
 template <class F>
-auto at_place(TextPlace place, F f) {
+auto at_place(TextPosition place, F f) {
   const auto text = [&](const Error& e) {
     const std::string what = e.what();
     return what.starts_with("parse_jaxpr: ") ? what

@@ -43,7 +43,7 @@ struct Exchanges::Active {
   int copies = 0;  // not made yet: of all sources and of the exchange's own parcels, and parts of
                    // the work
   bool work_begun = false;
-  std::vector<const std::byte*> places;             // addresses of the receives, for the work
+  std::vector<const std::byte*> addresses;          // of the receives, for the work
   std::vector<std::unique_ptr<std::byte[]>> taken;  // copies of receives that have no memory
   int copying = 0;  // threads that are copying for this exchange, which must stay until they are
                     // done
@@ -63,7 +63,7 @@ struct Exchanges::Active {
     letters.clear();
     lent = copies = copying = 0;
     work_begun = false;
-    places.clear();
+    addresses.clear();
     taken.clear();
     asked = {};
     warned = false;
@@ -96,11 +96,11 @@ class Exchanges::Attempt {
   Header header;
   bool on_board = false;  // all get the same parcels, which are on the board
   std::vector<Way> to, from;
-  std::vector<const std::byte*> places;  // addresses of the receives, for the work
-  std::unique_ptr<std::byte[]> kept;     // for parcels that cannot stay in their rings
-  History* history = nullptr;            // of the exchange's space; null until it is known
-  bool begun = false;                    // the messages are sent, and the exchange has not ended
-  std::size_t awaited = 0;               // messages that have not come
+  std::vector<const std::byte*> addresses;  // of the receives, for the work
+  std::unique_ptr<std::byte[]> kept;        // for parcels that cannot stay in their rings
+  History* history = nullptr;               // of the exchange's space; null until it is known
+  bool begun = false;                       // the messages are sent, and the exchange has not ended
+  std::size_t awaited = 0;                  // messages that have not come
 };
 
 }  // namespace shmap

@@ -219,10 +219,10 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
     for (std::size_t i = 0; i < active.sources.size(); ++i)
       active.sources[i].heard = attempt->from[i].heard;
     active.awaited = attempt->awaited;
-    if (exchange.work != nullptr) active.places = attempt->places;
+    if (exchange.work != nullptr) active.addresses = attempt->addresses;
   } else {
     remember_begun(history_[exchange.space], exchange, active.begun);
-    if (exchange.work != nullptr) active.places.assign(all.size(), nullptr);
+    if (exchange.work != nullptr) active.addresses.assign(all.size(), nullptr);
   }
   Active*& chain = chain_of(active.place);
   active.next_by_place = chain;
@@ -386,7 +386,7 @@ std::byte* Exchanges::place_for(Active& active, std::size_t receive) {
       active.taken
           .emplace_back(std::make_unique_for_overwrite<std::byte[]>(std::size_t(parcel.bytes)))
           .get();
-  active.places[receive] = to;
+  active.addresses[receive] = to;
   return to;
 }
 

@@ -366,13 +366,13 @@ class Exchanges {
     std::string what;
     int awaited = 0;  // reports of others
   };
-  struct ValuePlace {
+  struct ValueReports {
     std::uint32_t reported = 0;
     std::map<std::uint32_t, Report> mine;
     std::map<std::pair<std::uint32_t, int>, Report> early;  // by count and process
   };
   void take_value(int from, const Header& header, std::string what);
-  void compare(ValuePlace& place, std::uint32_t time, int from, SameValue::Role role,
+  void compare(ValueReports& reports, std::uint32_t time, int from, SameValue::Role role,
                const Report& theirs);
   void look_at_clocks();
   void look_at_peers();
@@ -424,7 +424,7 @@ class Exchanges {
                                                   // the exchange; by sender
   std::unordered_map<std::uint64_t, History> history_;  // by space; attempts keep pointers into it
   std::uint64_t done_count_ = 0;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, ValuePlace> values_;  // by space and key
+  std::map<std::pair<std::uint64_t, std::uint64_t>, ValueReports> values_;  // by space and key
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;

@@ -76,7 +76,7 @@ std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& ex
       bytes += (way.bytes + 63) / 64 * 64;
     }
     attempt->kept = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes));
-    attempt->places.resize(exchange.receives.size());
+    attempt->addresses.resize(exchange.receives.size());
   }
   return attempt;
 }
@@ -153,7 +153,7 @@ bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way, const M
                : message.bytes.data() + sizeof(Header);
   for (std::size_t i = way.first; i < way.last; ++i) {
     const Parcel& parcel = exchange.receives[i];
-    if (exchange.work != nullptr) places[i] = data;
+    if (exchange.work != nullptr) addresses[i] = data;
     if (parcel.data != nullptr && parcel.bytes != 0)
       std::memcpy(parcel.data, data, std::size_t(parcel.bytes));
     data += parcel.bytes;
@@ -163,10 +163,10 @@ bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way, const M
 }
 
 void Exchanges::Attempt::keep(Way& way) noexcept {
-  const std::byte* const begin = places[way.first];
+  const std::byte* const begin = addresses[way.first];
   std::byte* const to = kept.get() + way.kept;
   if (way.bytes != 0) std::memcpy(to, begin, static_cast<std::size_t>(way.bytes));
-  for (std::size_t i = way.first; i < way.last; ++i) places[i] = to + (places[i] - begin);
+  for (std::size_t i = way.first; i < way.last; ++i) addresses[i] = to + (addresses[i] - begin);
 }
 
 // Copies the parcels out of their rings, because the exchange takes longer than an attempt.
@@ -183,7 +183,7 @@ void Exchanges::leave_rings(Attempt& attempt) noexcept {
 bool Exchanges::work_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   try {
     const int parts = exchange.work->parts();
-    for (int part = 0; part < parts; ++part) exchange.work->run(part, attempt.places.data());
+    for (int part = 0; part < parts; ++part) exchange.work->run(part, attempt.addresses.data());
   } catch (...) {
     return false;
   }

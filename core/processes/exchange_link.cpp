@@ -70,7 +70,7 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
         by_address ? reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset))
                    : link_->memory_of(from, offset, parcel.bytes);
     if (active.exchange->work != nullptr && parcel.data == nullptr && !by_address) {
-      active.places[i] = theirs;
+      active.addresses[i] = theirs;
       source.read_in_place = true;
       continue;
     }
@@ -113,7 +113,7 @@ int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
     return 0;
   }
   try {
-    copy.active->exchange->work->run(copy.part, copy.active->places.data());
+    copy.active->exchange->work->run(copy.part, copy.active->addresses.data());
   } catch (const std::exception& e) {
     thrown = e.what();
   } catch (...) {

@@ -28,16 +28,16 @@ void Exchanges::report_value(const SameValue& value, std::span<const int> proces
     {
       std::lock_guard lock(mutex_);
       if (stopped_ || leaving_ || !fault_.empty()) return;
-      ValuePlace& place = values_[{value.space, value.key}];
-      const std::uint32_t time = place.reported++;
+      ValueReports& reports = values_[{value.space, value.key}];
+      const std::uint32_t time = reports.reported++;
       if (processes.front() == peers_.self()) {
-        Report& mine = place.mine[time];
+        Report& mine = reports.mine[time];
         mine = {value.hash, value.equations, value.what, static_cast<int>(processes.size()) - 1};
-        if (place.mine.size() > kMostKept) place.mine.erase(place.mine.begin());
-        for (auto it = place.early.lower_bound({time, -1});
-             it != place.early.end() && it->first.first == time && fault_.empty();
-             it = place.early.erase(it))
-          compare(place, time, it->first.second, value.role, it->second);
+        if (reports.mine.size() > kMostKept) reports.mine.erase(reports.mine.begin());
+        for (auto it = reports.early.lower_bound({time, -1});
+             it != reports.early.end() && it->first.first == time && fault_.empty();
+             it = reports.early.erase(it))
+          compare(reports, time, it->first.second, value.role, it->second);
         if (!fault_.empty()) end_all(ended);
       } else {
         Header header;
@@ -61,23 +61,23 @@ void Exchanges::report_value(const SameValue& value, std::span<const int> proces
 }
 
 void Exchanges::take_value(int from, const Header& header, std::string what) {
-  ValuePlace& place = values_[{header.space, header.number}];
+  ValueReports& reports = values_[{header.space, header.number}];
   const Report theirs{header.check, header.equations, std::move(what), 0};
-  if (place.mine.contains(header.round))
-    return compare(place, header.round, from, static_cast<SameValue::Role>(header.tag), theirs);
-  if (header.round < place.reported) return;  // it was dropped
-  place.early[{header.round, from}] = theirs;
-  if (place.early.size() > kMostKept * static_cast<std::size_t>(peers_.size()))
-    place.early.erase(place.early.begin());
+  if (reports.mine.contains(header.round))
+    return compare(reports, header.round, from, static_cast<SameValue::Role>(header.tag), theirs);
+  if (header.round < reports.reported) return;  // it was dropped
+  reports.early[{header.round, from}] = theirs;
+  if (reports.early.size() > kMostKept * static_cast<std::size_t>(peers_.size()))
+    reports.early.erase(reports.early.begin());
 }
 
-void Exchanges::compare(ValuePlace& place, std::uint32_t time, int from, SameValue::Role role,
+void Exchanges::compare(ValueReports& reports, std::uint32_t time, int from, SameValue::Role role,
                         const Report& theirs) {
-  const auto it = place.mine.find(time);
-  if (it == place.mine.end()) return;
+  const auto it = reports.mine.find(time);
+  if (it == reports.mine.end()) return;
   const Report& mine = it->second;
   if (mine.hash == theirs.hash) {
-    if (--it->second.awaited == 0) place.mine.erase(it);
+    if (--it->second.awaited == 0) reports.mine.erase(it);
     return;
   }
   const char* headline = "";

@@ -16,9 +16,9 @@ namespace {
 constexpr std::int64_t kFlowAlignment = 64;
 
 // Two buffers for each value of a carry, one to read and one to write; they are adjacent.
-class CarryPlaces {
+class CarryLayout {
  public:
-  CarryPlaces(const Jaxpr& jaxpr, std::size_t first, std::size_t count) {
+  CarryLayout(const Jaxpr& jaxpr, std::size_t first, std::size_t count) {
     for (std::size_t k = 0; k < count; ++k) {
       bytes_.push_back(jaxpr.binders[first + k]->type.nbytes());
       offsets_.push_back(end_);
@@ -43,18 +43,18 @@ void copy_bytes(void* to, const void* from, std::int64_t bytes) {
 // The carry of a loop while it runs: where each value is read, and where the next one is written.
 class Carry {
  public:
-  Carry(const CarryPlaces& places, std::size_t count, std::byte* scratch)
-      : places_(places), scratch_(scratch), second_(count, false) {}
+  Carry(const CarryLayout& layout, std::size_t count, std::byte* scratch)
+      : layout_(layout), scratch_(scratch), second_(count, false) {}
   std::size_t size() const { return second_.size(); }
-  std::byte* now(std::size_t k) const { return places_.at(scratch_, k, second_[k]); }
-  std::byte* next(std::size_t k) const { return places_.at(scratch_, k, !second_[k]); }
+  std::byte* now(std::size_t k) const { return layout_.at(scratch_, k, second_[k]); }
+  std::byte* next(std::size_t k) const { return layout_.at(scratch_, k, !second_[k]); }
   void advance(const TaskProgram& body) {
     for (std::size_t k = 0; k < size(); ++k)
       if (!body.stays(k)) second_[k] = !second_[k];
   }
 
  private:
-  const CarryPlaces& places_;
+  const CarryLayout& layout_;
   std::byte* scratch_;
   std::vector<bool> second_;
 };
@@ -62,13 +62,13 @@ class Carry {
 class ScanFlow final : public FlowTask {
  public:
   explicit ScanFlow(ScanTask task)
-      : task_(std::move(task)), places_(task_.body->jaxpr(), task_.consts, task_.carry) {
+      : task_(std::move(task)), layout_(task_.body->jaxpr(), task_.consts, task_.carry) {
     const Jaxpr& body = task_.body->jaxpr();
     for (std::size_t i = task_.consts + task_.carry; i < body.binders.size(); ++i)
       x_bytes_.push_back(body.binders[i]->type.nbytes());
     for (std::size_t o = task_.carry; o < body.outs.size(); ++o)
       y_bytes_.push_back(body.outs[o].type().nbytes());
-    std::int64_t at = places_.end();
+    std::int64_t at = layout_.end();
     for (std::int64_t trip = 0; trip < std::max<std::int64_t>(1, task_.merged_trips); ++trip) {
       for (const std::int64_t bytes : y_bytes_) {
         // Kernels write to aligned memory. A result of an odd size gets memory of its own, from
@@ -82,15 +82,15 @@ class ScanFlow final : public FlowTask {
 
   void run(const KernelCall& call, const TaskProgram::Caller& caller) const override {
     auto* scratch = static_cast<std::byte*>(call.scratch);
-    Carry carry(places_, task_.carry, scratch);
+    Carry carry(layout_, task_.carry, scratch);
     for (std::size_t k = 0; k < task_.carry; ++k)
-      copy_bytes(carry.now(k), call.in[task_.consts + k], places_.bytes(k));
+      copy_bytes(carry.now(k), call.in[task_.consts + k], layout_.bytes(k));
     std::int64_t trip = 0;
     if (task_.merged)
       trip = run_trips(*task_.merged, task_.merged_trips, trip, call, caller, carry);
     run_trips(*task_.body, 1, trip, call, caller, carry);
     for (std::size_t k = 0; k < task_.carry; ++k)
-      copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
+      copy_bytes(call.out[k], carry.now(k), layout_.bytes(k));
   }
 
   std::int64_t scratch_bytes() const override {
@@ -158,7 +158,7 @@ class ScanFlow final : public FlowTask {
   }
 
   const ScanTask task_;
-  const CarryPlaces places_;
+  const CarryLayout layout_;
   std::vector<std::int64_t> x_bytes_, y_bytes_, y_places_;
   std::int64_t body_at_ = 0;
 };
@@ -167,22 +167,22 @@ class WhileFlow final : public FlowTask {
  public:
   explicit WhileFlow(WhileTask task)
       : task_(std::move(task)),
-        places_(task_.body->jaxpr(), task_.body_consts,
+        layout_(task_.body->jaxpr(), task_.body_consts,
                 task_.body->jaxpr().binders.size() - task_.body_consts) {}
 
   void run(const KernelCall& call, const TaskProgram::Caller& caller) const override {
     auto* scratch = static_cast<std::byte*>(call.scratch);
     const std::size_t tests = task_.test_consts, first = tests + task_.body_consts;
-    Carry carry(places_, call.out.size(), scratch);
+    Carry carry(layout_, call.out.size(), scratch);
     for (std::size_t k = 0; k < carry.size(); ++k)
-      copy_bytes(carry.now(k), call.in[first + k], places_.bytes(k));
+      copy_bytes(carry.now(k), call.in[first + k], layout_.bytes(k));
     std::vector<const void*> test_in(call.in.begin(), call.in.begin() + std::ptrdiff_t(tests));
     std::vector<const void*> body_in(call.in.begin() + std::ptrdiff_t(tests),
                                      call.in.begin() + std::ptrdiff_t(first));
     test_in.resize(tests + carry.size());
     body_in.resize(task_.body_consts + carry.size());
     std::vector<void*> out(carry.size());
-    std::byte* const answer = scratch + places_.end();
+    std::byte* const answer = scratch + layout_.end();
     std::byte* const inside = answer + kFlowAlignment;
     for (;;) {
       for (std::size_t k = 0; k < carry.size(); ++k) {
@@ -196,11 +196,11 @@ class WhileFlow final : public FlowTask {
       carry.advance(*task_.body);
     }
     for (std::size_t k = 0; k < carry.size(); ++k)
-      copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
+      copy_bytes(call.out[k], carry.now(k), layout_.bytes(k));
   }
 
   std::int64_t scratch_bytes() const override {
-    return places_.end() + kFlowAlignment +
+    return layout_.end() + kFlowAlignment +
            std::max(task_.test->scratch_bytes(), task_.body->scratch_bytes());
   }
   Cost cost() const override {
@@ -214,7 +214,7 @@ class WhileFlow final : public FlowTask {
 
  private:
   const WhileTask task_;
-  const CarryPlaces places_;
+  const CarryLayout layout_;
 };
 
 class CondFlow final : public FlowTask {

@@ -36,7 +36,7 @@ constexpr int kWorthCapturing = 8;
 constexpr std::size_t kRemembered = 4;
 // Inputs beyond this size are not copied at each call: the work is then so large that to run its
 // steps one by one costs little in comparison.
-constexpr std::int64_t kMaxPlaceBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kMaxFixedBytes = std::int64_t{64} << 20;
 
 std::atomic<std::int64_t> captured_graphs{0};
 
@@ -55,19 +55,19 @@ Array with_buffers(const StoredNode& node, Map map) {
 // for the transfer instead of overlapping it. Two suffice, since no more collectives are under way
 // at once where products stand between them. In a capture the operands are released, and the layout
 // keeps their memory where there is room.
-class HeldOperands {
+class OperandsInTransfer {
  public:
-  HeldOperands() = default;
-  HeldOperands(const HeldOperands&) = delete;
-  HeldOperands& operator=(const HeldOperands&) = delete;
-  ~HeldOperands() {
-    for (Held& h : held_) release(h);
+  OperandsInTransfer() = default;
+  OperandsInTransfer(const OperandsInTransfer&) = delete;
+  OperandsInTransfer& operator=(const OperandsInTransfer&) = delete;
+  ~OperandsInTransfer() {
+    for (OfCollective& h : held_) release(h);
   }
 
   // Called before step `step` runs.
   void before(const PlanStep& step) {
     // A step that reads a collective's result waits for the collective.
-    for (Held& h : held_) {
+    for (OfCollective& h : held_) {
       for (const int slot : step.in)
         if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end()) release(h);
     }
@@ -86,7 +86,7 @@ class HeldOperands {
     release(held_[next_]);
     if (capturing()) {
       held_[next_] = {{}, {}, step.out};
-      for (const Buffer* buffer : read) held_[next_].places.push_back(tape_index(*buffer));
+      for (const Buffer* buffer : read) held_[next_].on_tape.push_back(tape_index(*buffer));
     } else {
       held_[next_] = {std::move(operands), {}, step.out};
     }
@@ -94,16 +94,16 @@ class HeldOperands {
   }
 
  private:
-  struct Held {
+  struct OfCollective {
     std::vector<Array> arrays;
-    std::vector<std::int64_t> places;  // positions on the tape of a capture
+    std::vector<std::int64_t> on_tape;  // positions on the tape of a capture
     std::vector<int> results;
   };
-  static void release(Held& h) {
-    for (const std::int64_t place : h.places) keep_until_now(place);
+  static void release(OfCollective& h) {
+    for (const std::int64_t at : h.on_tape) keep_until_now(at);
     h = {};
   }
-  std::array<Held, 2> held_;
+  std::array<OfCollective, 2> held_;
   std::size_t next_ = 0;
 };
 
@@ -154,7 +154,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
       in_(std::move(in)),
       out_(std::move(out)),
       last_in_(std::move(last_in)),
-      places_(*mesh, types_read(steps_, in_)) {
+      fixed_(*mesh, types_read(steps_, in_)) {
   std::unordered_map<int, const ShapedArray*> types;
   for (const PlanStep& step : steps_)
     for (std::size_t o = 0; o < step.out.size(); ++o) types[step.out[o]] = &step.out_types[o];
@@ -163,7 +163,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
 
 void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured) const {
   const ScopesHidden hidden;  // replays may be called from any scope, too
-  HeldOperands held;
+  OperandsInTransfer held;
   for (const PlanStep& step : steps_) {
     held.before(step);
     std::vector<Array> in;
@@ -234,14 +234,14 @@ void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>
 }
 
 bool Segment::serves(const Executable& e, const std::vector<Array>& inputs) const {
-  if (!e.in_places) return e.key == key_;
+  if (!e.with_fixed) return e.key == key_;
   const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto begin = static_cast<std::ptrdiff_t>(i * width);
     const auto end = begin + static_cast<std::ptrdiff_t>(width);
-    const bool same = places_.has(i) ? places_.fit(i, inputs[i])
-                                     : std::equal(key_.begin() + begin, key_.begin() + end,
-                                                  e.key.begin() + begin);
+    const bool same =
+        fixed_.has(i) ? fixed_.fit(i, inputs[i])
+                      : std::equal(key_.begin() + begin, key_.begin() + end, e.key.begin() + begin);
     if (!same) return false;
   }
   return true;
@@ -274,7 +274,7 @@ bool Segment::pays_to_capture() {
 // there are already as many graphs with fixed memory as allowed, and no further input differs, then
 // the output sets or the combinations of addresses are new at each call: all inputs then get fixed
 // memory.
-bool Segment::add_places(const std::vector<Array>& inputs) {
+bool Segment::fix_inputs(const std::vector<Array>& inputs) {
   const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
   const auto same = [&](const Executable& e, std::size_t i) {
     const auto at = static_cast<std::ptrdiff_t>(i * width);
@@ -283,14 +283,14 @@ bool Segment::add_places(const std::vector<Array>& inputs) {
   };
   std::vector<bool> chosen(inputs.size(), false);
   std::int64_t most = -1;
-  for (const Executables* all : {&executables_, &in_places_}) {
+  for (const Executables* all : {&executables_, &with_fixed_}) {
     for (const auto& e : *all) {
       std::int64_t alike = 0;
       std::vector<bool> differs(inputs.size(), false);
       for (std::size_t i = 0; i < inputs.size(); ++i) {
-        if (places_.has(i)) continue;
+        if (fixed_.has(i)) continue;
         differs[i] = !same(*e, i);
-        if (!differs[i]) alike += 1 + places_.bytes(i, inputs[i]);
+        if (!differs[i]) alike += 1 + fixed_.bytes(i, inputs[i]);
       }
       if (alike <= most) continue;
       most = alike;
@@ -298,31 +298,31 @@ bool Segment::add_places(const std::vector<Array>& inputs) {
     }
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (places_.has(i) && !places_.fit(i, inputs[i])) chosen[i] = true;
+    if (fixed_.has(i) && !fixed_.fit(i, inputs[i])) chosen[i] = true;
   if (std::find(chosen.begin(), chosen.end(), true) == chosen.end() &&
-      in_places_.size() >= kMaxExecutables) {
-    for (std::size_t i = 0; i < inputs.size(); ++i) chosen[i] = !places_.has(i);
+      with_fixed_.size() >= kMaxExecutables) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) chosen[i] = !fixed_.has(i);
   }
-  std::int64_t bytes = places_.bytes();
+  std::int64_t bytes = fixed_.bytes();
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (chosen[i]) bytes += places_.bytes(i, inputs[i]);
-  if (bytes > kMaxPlaceBytes) return false;
-  if (std::find(chosen.begin(), chosen.end(), true) != chosen.end()) in_places_.clear();
+    if (chosen[i]) bytes += fixed_.bytes(i, inputs[i]);
+  if (bytes > kMaxFixedBytes) return false;
+  if (std::find(chosen.begin(), chosen.end(), true) != chosen.end()) with_fixed_.clear();
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (chosen[i]) places_.add(i, inputs[i]);
+    if (chosen[i]) fixed_.add(i, inputs[i]);
   return true;
 }
 
-Segment::Executable* Segment::find_or_make_place(const std::vector<Array>& inputs,
-                                                 std::vector<bool> given, std::size_t slots) {
+Segment::Executable* Segment::find_or_make_with_fixed(const std::vector<Array>& inputs,
+                                                      std::vector<bool> given, std::size_t slots) {
   if (all_sets_are_taken()) return nullptr;
   if (pays_to_capture()) return capture(executables_, inputs, given, slots);
-  Executable* executable = find(in_places_, inputs);
+  Executable* executable = find(with_fixed_, inputs);
   if (!executable) {
-    if (!add_places(inputs)) {
+    if (!fix_inputs(inputs)) {
       if (!std::exchange(warned_, true)) {
         warn("a program under jit keeps being called with arrays at new addresses, of more than " +
-             std::to_string(kMaxPlaceBytes >> 20) +
+             std::to_string(kMaxFixedBytes >> 20) +
              " MiB; it is run step by step, since a graph is of the addresses that it was captured "
              "with. Call it with the same arrays, or give up the old ones (std::move) before new "
              "ones are made");
@@ -330,12 +330,12 @@ Segment::Executable* Segment::find_or_make_place(const std::vector<Array>& input
       return nullptr;
     }
   }
-  places_.fill(inputs);
+  fixed_.fill(inputs);
   if (executable) return executable;
   // Fixed memory is never a caller's donation.
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (places_.has(i)) given[i] = false;
-  return capture(in_places_, places_.in_place_of(inputs), given, slots);
+    if (fixed_.has(i)) given[i] = false;
+  return capture(with_fixed_, fixed_.in_place_of(inputs), given, slots);
 }
 
 bool Segment::all_sets_are_taken() const {
@@ -490,7 +490,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   }
   captured_graphs.fetch_add(1);
   made->key = key_;
-  made->in_places = &into == &in_places_;
+  made->with_fixed = &into == &with_fixed_;
   made->donated = given;
   if (into.size() >= kMaxExecutables) {
     const auto oldest =
@@ -508,8 +508,8 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
   std::vector<Buffer*>&reads = reads_, &writes = writes_, &outputs = outputs_;
   for (std::vector<Buffer*>* list : {&reads, &writes, &outputs}) list->clear();
   const std::vector<Array> placed =
-      executable.in_places ? places_.in_place_of(inputs) : std::vector<Array>();
-  const std::vector<Array>& used = executable.in_places ? placed : inputs;
+      executable.with_fixed ? fixed_.in_place_of(inputs) : std::vector<Array>();
+  const std::vector<Array>& used = executable.with_fixed ? placed : inputs;
   for (std::size_t i = 0; i < used.size(); ++i)
     add_buffers(executable.donated[i] ? writes : reads, stored_of(used[i])->blocks());
   for (const BufferRef& b : executable.outputs->buffers) outputs.push_back(b.get());
@@ -583,7 +583,7 @@ void Segment::run(std::vector<Array>& values) {
   if (!executable) {
     executable = executables_.size() < kMaxExecutables
                      ? capture(executables_, inputs, given, values.size())
-                     : find_or_make_place(inputs, given, values.size());
+                     : find_or_make_with_fixed(inputs, given, values.size());
   }
   if (executable) return launch(*executable, inputs, values);
   for (std::size_t i = 0; i < in_.size(); ++i)

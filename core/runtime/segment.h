@@ -15,7 +15,7 @@
 #include "core/device/graph.h"
 #include "core/device/plan_memory.h"
 #include "core/ir/jaxpr.h"
-#include "core/runtime/fixed_places.h"
+#include "core/runtime/fixed_inputs.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -72,7 +72,7 @@ class Segment {
   };
   struct Executable {
     std::vector<const void*> key;
-    bool in_places = false;              // captured with fixed memory for some inputs
+    bool with_fixed = false;             // captured with fixed memory for some inputs
     std::shared_ptr<OutputSet> outputs;  // declared before the graph, so that it outlives the graph
     std::vector<BufferRef> slabs;        // and the labels of its tasks
     Ref<Graph> graph;
@@ -101,11 +101,11 @@ class Segment {
   Executable* find(const Executables& among, const std::vector<Array>& inputs) const;
   // For a call that no graph serves when there are already as many as allowed: returns a graph that
   // serves it, with or without fixed addresses, or null if its steps should run one by one.
-  Executable* find_or_make_place(const std::vector<Array>& inputs, std::vector<bool> given,
-                                 std::size_t slots);
+  Executable* find_or_make_with_fixed(const std::vector<Array>& inputs, std::vector<bool> given,
+                                      std::size_t slots);
   bool pays_to_capture();
   // Gives fixed memory to more of the inputs; false where that would take too much memory.
-  bool add_places(const std::vector<Array>& inputs);
+  bool fix_inputs(const std::vector<Array>& inputs);
   bool all_sets_are_taken() const;
   void take_slabs(Executable& made);
   [[noreturn]] void rethrow_planned(const OutOfMemory& e) const;
@@ -126,8 +126,8 @@ class Segment {
   std::vector<std::shared_ptr<OutputSet>> sets_;
   std::vector<BufferRef> slabs_;  // the largest slabs so far, for later graphs
   Executables executables_;
-  Executables in_places_;  // the graphs captured with fixed memory
-  FixedPlaces places_;
+  Executables with_fixed_;  // the graphs captured with fixed memory
+  FixedInputs fixed_;
   std::vector<Missed> missed_;
   bool warned_ = false;
   // State of the current call, members only so that their memory is reused: for each input a mark,

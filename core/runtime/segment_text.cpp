@@ -144,7 +144,7 @@ std::string Segment::graph_text(const Executable& executable) const {
 
 std::string Segment::text() const {
   const Executable* latest = nullptr;
-  for (const Executables* all : {&executables_, &in_places_})
+  for (const Executables* all : {&executables_, &with_fixed_})
     for (const auto& e : *all)
       if (!latest || e->last_used > latest->last_used) latest = e.get();
   std::vector<GraphTask> tasks;

@@ -14,6 +14,7 @@
 #include "core/runtime/owned_call.h"
 #include "core/runtime/rates.h"
 #include "core/runtime/step_label.h"
+#include "core/runtime/step_view.h"
 
 namespace shmap {
 
@@ -486,63 +487,6 @@ class LeaderLaunch {
   std::exception_ptr failure_;  // the exception of the current leader's call
 };
 
-// If the result is a part of operand 0, enters it in the table, and runs nothing.
-bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
-  if (!step.primitive.view || step.in.empty()) return false;
-  const StoredNode* in = stored_of(step.in[0]);
-  if (!in) return false;
-  const std::int64_t offset = step.primitive.view(step.in_types[0], step.params, out_types[0]);
-  if (offset < 0) return false;
-  for (std::uint32_t p = 0; p < in->count; ++p) {
-    out[0]->blocks()[p] = in->blocks()[p];
-    out[0]->blocks()[p].offset += offset;
-  }
-  return true;
-}
-
-// The same as run_as_view, if the position depends on scalars that are already computed, as indices
-// mostly are. Only for operands that could not be overwritten in place anyway, because another
-// table, such as that of a body's argument, names their memory; and not for small parts, since a
-// view keeps the whole operand alive.
-bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
-  constexpr std::int64_t kLeastPart = 16;
-  if (!step.primitive.dynamic_view || capturing() || !step.mesh.backend().host_addressable())
-    return false;
-  const StoredNode* whole = stored_of(step.in[0]);
-  if (!whole || out_types[0].nbytes() * kLeastPart < step.in_types[0].nbytes()) return false;
-  InlineVector<const void*, 4> data(step.in.size());
-  InlineVector<std::int64_t, 16> offsets(whole->count);
-  std::lock_guard lock(step.mesh.backend().submit_mutex());
-  for (std::uint32_t p = 0; p < whole->count; ++p) {
-    const Block& block = whole->blocks()[p];
-    std::int32_t entries = 0;
-    for (const Block& other : whole->blocks()) entries += other.buffer == block.buffer;
-    if (block.buffer->use_count() == entries) return false;
-    for (std::size_t i = 1; i < step.in.size(); ++i) {
-      const Node* node = node_of(step.in[i]);
-      if (node->kind == NodeKind::literal) {
-        data[i] = static_cast<const LiteralNode*>(node)->value;
-        continue;
-      }
-      const Block& scalar = static_cast<const StoredNode*>(node)->blocks()[p];
-      if (!detail::settled(scalar.buffer->def())) return false;
-      data[i] = scalar.data();
-    }
-    const std::int64_t offset =
-        step.primitive.dynamic_view(step.in_types, data.span(), step.params, out_types[0]);
-    if (offset < 0) return false;
-    offsets[p] = offset;
-  }
-  // The views are entered once all offsets are known: a kernel that has to run needs an empty
-  // table.
-  for (std::uint32_t p = 0; p < whole->count; ++p) {
-    Block& part = out[0]->blocks()[p];
-    part = whole->blocks()[p];
-    part.offset += offsets[p];
-  }
-  return true;
-}
-
 // Runs the kernel of each leader. Devices with the same value share the leader's block.
 [[gnu::always_inline]] inline void run_kernels(const Step& step, Types out_types,
                                                std::span<StoredNode* const> out, OpSite& site,
@@ -566,8 +510,8 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
 void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
                  detail::ThreadState& thread) {
   const bool group = step.primitive.group != nullptr;
-  if (!group && run_as_view(step, out_types, out)) return;
-  if (!group && run_as_dynamic_view(step, out_types, out)) {
+  if (step.primitive.view && !group && run_as_view(step, out_types, out)) return;
+  if (step.primitive.dynamic_view && !group && run_as_dynamic_view(step, out_types, out)) {
     // The counter must not depend on whether the scalars were computed in time.
     const std::size_t launches = step.mesh.cohorts(step.varying).leaders.size();
     return count(Counter::kernel_launches, static_cast<std::int64_t>(launches), thread);

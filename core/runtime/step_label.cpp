@@ -17,22 +17,34 @@ namespace shmap {
 
 namespace {
 
-thread_local std::shared_ptr<const SpanSubject> subject_here;
+// The step whose tasks this thread enqueues now, or null.
+thread_local std::shared_ptr<const SpanSubject> current_step;
 
-std::string joined(Types types) {
+std::string comma_separated(Types types) {
   std::string text;
   for (const ShapedArray& t : types) text += (text.empty() ? "" : ", ") + to_string(t);
   return text;
 }
 
-std::vector<std::string> members_of(const FusedProgram& program) {
+std::vector<std::string> names_of_operations(const FusedProgram& program) {
   std::vector<std::string> names;
   for (const FusedProgram::Op& op : program.ops())
     names.emplace_back(op.primitive != nullptr ? op.primitive->name : "broadcast");
   return names;
 }
 
-// Types and parameters are copied; their text is made at its first use.
+// The operations that were fused into the step's one, in order; none if it is no fused one.
+std::vector<std::string> fused_operations(const Primitive& primitive, const Params& params) {
+  if (&primitive == &fused_p) return names_of_operations(*params_as<FusedParams>(params).program);
+  if (&primitive != &fused_columns_p) return {};
+  const auto& p = params_as<FusedColumnsParams>(params);
+  std::vector<std::string> names = names_of_operations(*p.program);
+  names.emplace_back(p.reduction->name);
+  return names;
+}
+
+// A step as the subject of labels. It outlives the Step, so it copies types and parameters; their
+// texts are made when somebody asks for them.
 class StepSubject final : public SpanSubject {
  public:
   StepSubject(const Step& step, Types out_types)
@@ -47,15 +59,9 @@ class StepSubject final : public SpanSubject {
     SpanDetails d;
     d.scope = scope_;
     d.source = source_.str();
-    d.operands = joined(in_);
-    d.results = joined(out_);
-    const bool fused = &primitive_ == &fused_p, columns = &primitive_ == &fused_columns_p;
-    if (fused) d.members = members_of(*params_as<FusedParams>(*params_).program);
-    if (columns) {
-      const auto& p = params_as<FusedColumnsParams>(*params_);
-      d.members = members_of(*p.program);
-      d.members.emplace_back(p.reduction->name);
-    }
+    d.operands = comma_separated(in_);
+    d.results = comma_separated(out_);
+    d.members = fused_operations(primitive_, *params_);
     d.parameters = to_string(*params_);
     const Cost work = estimated_work(primitive_, in_, *params_, out_);
     d.bytes = work.bytes;
@@ -73,30 +79,41 @@ class StepSubject final : public SpanSubject {
   const SourceLine source_;
 };
 
+SpanLabel label_of_current_step(std::uint64_t collective = 0) {
+  SpanLabel label;
+  label.subject = current_step;
+  label.collective = collective;
+  return label;
+}
+
 }  // namespace
 
 LabelledStep::LabelledStep(const Step& step, Types out_types)
     : mesh_(step.mesh),
-      before_(std::exchange(subject_here, std::make_shared<const StepSubject>(step, out_types))) {}
+      before_(std::exchange(current_step, std::make_shared<const StepSubject>(step, out_types))) {}
 
 LabelledStep::~LabelledStep() {
-  subject_here = std::move(before_);
+  current_step = std::move(before_);
   if (!capturing()) log_memory_of(mesh_);
 }
 
-const char* task_name_slow(const char* name) {
-  return labelled_name(name, {subject_here, 0, {}, {}, {}});
+const char* labelled_task_name(const char* name) {
+  return labelled_name(name, label_of_current_step());
 }
 
 const char* collective_task_name(const char* name, std::uint64_t number,
                                  std::vector<std::pair<int, int>> moves) {
-  return labelled_name(name, {subject_here, number, std::move(moves), {}, {}});
+  SpanLabel label = label_of_current_step(number);
+  label.moves = std::move(moves);
+  return labelled_name(name, std::move(label));
 }
 
 const char* exchange_task_name(const char* name, std::uint64_t number, std::vector<int> sends_to,
                                std::vector<int> receives_from) {
-  return labelled_name(name,
-                       {subject_here, number, {}, std::move(sends_to), std::move(receives_from)});
+  SpanLabel label = label_of_current_step(number);
+  label.sends_to = std::move(sends_to);
+  label.receives_from = std::move(receives_from);
+  return labelled_name(name, std::move(label));
 }
 
 void log_memory_of(const detail::MeshImpl& mesh) noexcept {

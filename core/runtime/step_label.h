@@ -1,5 +1,6 @@
 // Labels for the tasks of a step (core/device/span_label.h), which describe them in a timeline.
 #pragma once
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,10 +31,10 @@ class LabelledStep {
 };
 
 // The name of a task of the current step; `name` itself where tasks get no labels.
-const char* task_name_slow(const char* name);
+const char* labelled_task_name(const char* name);
 inline const char* task_name(const char* name,
                              const detail::ThreadState& thread = detail::thread_state) {
-  return labels_tasks(thread) ? task_name_slow(name) : name;
+  return labels_tasks(thread) ? labelled_task_name(name) : name;
 }
 // The same as task_name for a task of a collective, whose calls are numbered. `moves`: the pairs of
 // local devices between which it moves data.

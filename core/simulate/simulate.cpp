@@ -26,28 +26,28 @@ using detail::Timeline;
 constexpr std::int64_t kMostTrips = 64;
 constexpr double kSame = 1e-9;  // relative
 
-struct Work {
+struct OperationCost {
   double flops = 0, bytes = 0;
 };
 
-Work work_of(const Eqn& e) {
+OperationCost cost_of(const Eqn& e) {
   std::vector<ShapedArray> in, out;
-  Work work;
+  OperationCost cost;
   for (const Atom& a : e.in) {
     in.push_back(a.type());
-    if (!a.is_literal()) work.bytes += static_cast<double>(a.type().nbytes());
+    if (!a.is_literal()) cost.bytes += static_cast<double>(a.type().nbytes());
   }
   for (const VarRef& v : e.out) {
     out.push_back(v->type);
-    work.bytes += static_cast<double>(v->type.nbytes());
+    cost.bytes += static_cast<double>(v->type.nbytes());
   }
   const Primitive& p = *e.primitive;
   if (p.flops) {
-    work.flops = p.flops(in, *e.params, out);
+    cost.flops = p.flops(in, *e.params, out);
   } else if (p.cost) {  // the primitive reads only some elements of an operand
-    work.bytes = p.cost(in, *e.params, out).bytes;
+    cost.bytes = p.cost(in, *e.params, out).bytes;
   }
-  return work;
+  return cost;
 }
 
 class Simulation {
@@ -107,11 +107,11 @@ class Simulation {
           {static_cast<int>(price.level), e.primitive->name, 0, price.us, bytes, 0}, ready);
     }
     if (is_view(e) || e.primitive->group || e.primitive->has_effect) return ready;
-    const Work work = work_of(e);
+    const OperationCost cost = cost_of(e);
     const double us =
-        std::max(work.flops / topology_.flops_per_us, work.bytes / topology_.memory_bytes_per_us);
+        std::max(cost.flops / topology_.flops_per_us, cost.bytes / topology_.memory_bytes_per_us);
     return timeline_->run({Timeline::kCompute, e.primitive->name, 0, us,
-                           static_cast<std::int64_t>(work.bytes), work.flops},
+                           static_cast<std::int64_t>(cost.bytes), cost.flops},
                           ready);
   }
 

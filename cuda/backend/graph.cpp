@@ -27,7 +27,7 @@ CudaGraph::CudaGraph(Capture& capture)
   }
   rehearsed_ = capture.rehearsed();
   if (capture.graph_of_each_gpu() && !rehearsed_ && !tasks_.empty()) {
-    parts_ = std::make_unique<GraphParts>(backend_, capture, *queue_);
+    gpu_graphs_ = std::make_unique<GpuGraphs>(backend_, capture, *queue_);
   } else if (cudaGraph_t graph = capture.recordings().empty()
                                      ? nullptr
                                      : capture.recordings()[0].recording->finish()) {
@@ -65,7 +65,7 @@ CudaGraph::~CudaGraph() {
   }
   for (const Span& span : spans_) backend_.spans().give_back(span);
   if (exec_ != nullptr) note(cudaGraphExecDestroy(exec_));
-  parts_.reset();
+  gpu_graphs_.reset();
   for (const TaskRecord& task : tasks_) {
     if (task.task.drop != nullptr) task.task.drop(task.task.args);
   }
@@ -88,7 +88,7 @@ void CudaGraph::tell() {
 }
 
 Ref<Failure> CudaGraph::launch_here() {
-  if (exec_ == nullptr && !parts_) return Ref<Failure>();
+  if (exec_ == nullptr && !gpu_graphs_) return Ref<Failure>();
   const GpuScope gpu(queue_->gpu());
   const bool timed = timeline_sink() != nullptr;
   Span whole;
@@ -111,7 +111,7 @@ Ref<Failure> CudaGraph::launch_here() {
   if (exec_ != nullptr) [[likely]] {
     code = cudaGraphLaunch(exec_, queue_->stream());
   } else {
-    failure = parts_->launch();
+    failure = gpu_graphs_->launch();
   }
   if (whole.begin != nullptr) {
     backend_.spans().end(whole, queue_->stream(), /*captured=*/false);

@@ -1,5 +1,5 @@
 // CudaGraph: a captured program as one cudaGraph of all its GPUs, or as graphs of single GPUs
-// (cuda/backend/graph_parts.h).
+// (cuda/backend/gpu_graphs.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,7 +9,7 @@
 
 #include "core/device/graph.h"
 #include "cuda/backend/capture.h"
-#include "cuda/backend/graph_parts.h"
+#include "cuda/backend/gpu_graphs.h"
 
 namespace shmap::cuda {
 
@@ -49,7 +49,7 @@ class CudaGraph final : public Graph {
   std::int64_t cost_ns_ = 0;
   bool rehearsed_ = false;
   cudaGraphExec_t exec_ = nullptr;
-  std::unique_ptr<GraphParts> parts_;  // used instead of one graph of all GPUs
+  std::unique_ptr<GpuGraphs> gpu_graphs_;  // used instead of one graph of all GPUs
   // One for each task, if the timeline was on during the capture. While the timeline is on, each
   // launch waits for the previous one, whose times it would overwrite; else a launch is one span as
   // a whole.

@@ -51,7 +51,7 @@ Extents4 packed_strides(const Extents4& dims) {
 }
 
 Descriptor CudnnGraph::keep(CudnnDescriptor made) {
-  return kept_->descriptors.emplace_back(std::move(made)).get();
+  return owned_->descriptors.emplace_back(std::move(made)).get();
 }
 
 CudnnTensor CudnnGraph::add_tensor(std::int64_t id, Data type, const Extents4& dims,
@@ -81,7 +81,7 @@ template <class Value>
 CudnnTensor CudnnGraph::add_number(Value value, Data type) {
   constexpr Attribute flag = Attribute::tensor_is_by_value;
   const std::int64_t id = next_id_++;
-  kept_->numbers.push_back(std::make_unique<Number>(Number{id, value}));
+  owned_->numbers.push_back(std::make_unique<Number>(Number{id, value}));
   return add_tensor(id, type, {1, 1, 1, 1}, {1, 1, 1, 1}, &flag);
 }
 template CudnnTensor CudnnGraph::add_number(float, Data);
@@ -174,7 +174,7 @@ std::vector<CudnnPlan> CudnnGraph::plans(const CudnnTarget& target, std::size_t 
     check_cudnn(api.get(engine.get(), Attribute::engine_number, Type::int64, 1, &one, &number),
                 "cudnnBackendGetAttribute");
     CudnnPlan& plan = plans.emplace_back();
-    plan.graph_ = kept_;
+    plan.graph_ = owned_;
     plan.config_ = std::move(configs[i]);
     plan.name_ = std::to_string(i) + ": engine " + std::to_string(number);
   }

@@ -76,7 +76,7 @@ class CudnnGraph {
     std::int64_t id;
     std::variant<float, std::int32_t> value;
   };
-  struct Kept {  // kept as long as a plan of the graph lives
+  struct Owned {  // kept as long as a plan of the graph lives
     std::vector<CudnnDescriptor> descriptors;
     std::vector<std::unique_ptr<Number>> numbers;
   };
@@ -86,7 +86,7 @@ class CudnnGraph {
                          const Extents4& strides, const cudnn::Attribute* flag);
   cudnn::Descriptor keep(CudnnDescriptor made);
 
-  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
+  std::shared_ptr<Owned> owned_ = std::make_shared<Owned>();
   std::vector<cudnn::Descriptor> operations_;
   std::int64_t next_id_ = std::int64_t{1} << 32;  // of tensors without an address
 };
@@ -109,7 +109,7 @@ class CudnnPlan {
 
  private:
   friend class CudnnGraph;
-  std::shared_ptr<CudnnGraph::Kept> graph_;
+  std::shared_ptr<CudnnGraph::Owned> graph_;
   CudnnDescriptor config_, plan_;
   std::string name_;
   std::int64_t workspace_ = 0;

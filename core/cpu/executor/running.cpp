@@ -13,93 +13,93 @@ namespace {
 
 constexpr std::uintptr_t kHeld = 1;  // flag: a reader is describing the task
 
-struct Slot {
+struct ThreadEntry {
   std::atomic<std::uintptr_t> task{0};   // a RunningTask*, with the flag kHeld
   std::atomic<std::uint32_t> let_go{0};  // counts readers that let go after the thread took its
                                          // task back
-  std::uint32_t seen_let_go = 0;         // used by the slot's own thread only
-  Slot* next = nullptr;
-  Slot* previous = nullptr;
+  std::uint32_t seen_let_go = 0;         // used by the entry's own thread only
+  ThreadEntry* next = nullptr;
+  ThreadEntry* previous = nullptr;
 };
 
-struct Slots {
+struct ThreadList {
   std::mutex mutex;
-  Slot* first = nullptr;
+  ThreadEntry* first = nullptr;
 };
 // Never destroyed, since threads may outlive all static objects. Not allocated, since an allocation
 // might fail.
-Slots& slots() {
-  alignas(Slots) static std::byte place[sizeof(Slots)];
-  static auto* const all = ::new (static_cast<void*>(place)) Slots;
+ThreadList& threads() {
+  alignas(ThreadList) static std::byte place[sizeof(ThreadList)];
+  static auto* const all = ::new (static_cast<void*>(place)) ThreadList;
   return *all;
 }
 
-constinit thread_local Slot* this_slot = nullptr;
+constinit thread_local ThreadEntry* this_entry = nullptr;
 
-// Removes a thread's slot when the thread ends.
+// Removes a thread's entry when the thread ends.
 struct ThreadEnd {
   ~ThreadEnd() {
-    Slot* const slot = std::exchange(this_slot, nullptr);
-    if (slot == nullptr) return;
+    ThreadEntry* const entry = std::exchange(this_entry, nullptr);
+    if (entry == nullptr) return;
     {
-      std::lock_guard lock(slots().mutex);
-      (slot->previous != nullptr ? slot->previous->next : slots().first) = slot->next;
-      if (slot->next != nullptr) slot->next->previous = slot->previous;
+      std::lock_guard lock(threads().mutex);
+      (entry->previous != nullptr ? entry->previous->next : threads().first) = entry->next;
+      if (entry->next != nullptr) entry->next->previous = entry->previous;
     }
-    delete slot;
+    delete entry;
   }
 };
 
-// Null if there is no memory for a slot: the thread's tasks are then not listed.
-Slot* make_slot() noexcept {
-  Slot* const slot = new (std::nothrow) Slot;
-  if (slot == nullptr) return nullptr;
+// Null if there is no memory for an entry: the thread's tasks are then not listed.
+ThreadEntry* make_entry() noexcept {
+  ThreadEntry* const entry = new (std::nothrow) ThreadEntry;
+  if (entry == nullptr) return nullptr;
   static thread_local ThreadEnd end;
   (void)&end;  // registers the destructor of `end`
-  std::lock_guard lock(slots().mutex);
-  slot->next = slots().first;
-  if (slot->next != nullptr) slot->next->previous = slot;
-  slots().first = slot;
-  return this_slot = slot;
+  std::lock_guard lock(threads().mutex);
+  entry->next = threads().first;
+  if (entry->next != nullptr) entry->next->previous = entry;
+  threads().first = entry;
+  return this_entry = entry;
 }
 
 }  // namespace
 
 RunningScope::RunningScope(RunningTask& task) noexcept {
-  Slot* slot = this_slot;
-  if (slot == nullptr) [[unlikely]]
-    slot = make_slot();
-  if (slot == nullptr || slot->task.load(std::memory_order_relaxed) != 0) return;
-  slot->task.store(reinterpret_cast<std::uintptr_t>(&task), std::memory_order_release);
+  ThreadEntry* entry = this_entry;
+  if (entry == nullptr) [[unlikely]]
+    entry = make_entry();
+  if (entry == nullptr || entry->task.load(std::memory_order_relaxed) != 0) return;
+  entry->task.store(reinterpret_cast<std::uintptr_t>(&task), std::memory_order_release);
   noted_ = true;
 }
 
 RunningScope::~RunningScope() {
-  Slot* const slot = this_slot;
-  if (!noted_ || slot == nullptr) return;
-  if ((slot->task.exchange(0, std::memory_order_acq_rel) & kHeld) == 0) return;
-  ++slot->seen_let_go;
-  while (slot->let_go.load(std::memory_order_acquire) != slot->seen_let_go) cpu_relax();
+  ThreadEntry* const entry = this_entry;
+  if (!noted_ || entry == nullptr) return;
+  if ((entry->task.exchange(0, std::memory_order_acq_rel) & kHeld) == 0) return;
+  ++entry->seen_let_go;
+  while (entry->let_go.load(std::memory_order_acquire) != entry->seen_let_go) cpu_relax();
 }
 
 void for_each_running(const std::function<void(RunningTask&)>& see) {
-  std::lock_guard lock(slots().mutex);
-  for (Slot* slot = slots().first; slot != nullptr; slot = slot->next) {
-    std::uintptr_t note = slot->task.load(std::memory_order_relaxed);
+  std::lock_guard lock(threads().mutex);
+  for (ThreadEntry* entry = threads().first; entry != nullptr; entry = entry->next) {
+    std::uintptr_t note = entry->task.load(std::memory_order_relaxed);
     do {
       if (note == 0) break;
-    } while (!slot->task.compare_exchange_weak(note, note | kHeld, std::memory_order_acq_rel,
-                                               std::memory_order_relaxed));
+    } while (!entry->task.compare_exchange_weak(note, note | kHeld, std::memory_order_acq_rel,
+                                                std::memory_order_relaxed));
     if (note == 0) continue;
     struct LetGo {
-      Slot& slot;
+      ThreadEntry& entry;
       std::uintptr_t note;
       ~LetGo() {
         std::uintptr_t held = note | kHeld;
-        if (!slot.task.compare_exchange_strong(held, note, std::memory_order_acq_rel))
-          slot.let_go.fetch_add(1, std::memory_order_release);
+        if (!entry.task.compare_exchange_strong(held, note, std::memory_order_acq_rel))
+          entry.let_go.fetch_add(1, std::memory_order_release);
       }
-    } const let_go{*slot, note};
+    } const let_go{*entry, note};
     see(*reinterpret_cast<RunningTask*>(note));
   }
 }

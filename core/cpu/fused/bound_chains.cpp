@@ -13,7 +13,7 @@ void bind_constants(FusedStepList& list) {
   for (FusedStep& step : list.steps) {
     step.bound = step.chain_count > 0;
     for (std::int32_t k = 0; k < step.chain_count; ++k) {
-      const FusedPlace& other =
+      const FusedAddress& other =
           list.chain_ops[static_cast<std::size_t>(step.chain_begin + k)].other;
       step.bound = step.bound && other.base == kFusedConstants && other.row_stride == 0 &&
                    other.tile_stride == 0 && other.col_stride == 0;

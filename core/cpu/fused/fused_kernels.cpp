@@ -48,11 +48,11 @@ struct At {
   std::int64_t row, col;  // the first row and column
   std::int64_t rows, cols;
 
-  std::byte* of(const FusedPlace& p) const {
+  std::byte* of(const FusedAddress& p) const {
     return bases[p.base] + p.offset + row * p.row_stride + col * p.col_stride;
   }
   // True if `p` is in a result that has the memory of an operand.
-  bool overwrites(const FusedPlace& p) const {
+  bool overwrites(const FusedAddress& p) const {
     return std::find(bases + kFusedOperands, bases + results, bases[p.base]) != bases + results;
   }
 };

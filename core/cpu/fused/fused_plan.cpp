@@ -9,7 +9,7 @@
 #include "core/cpu/fused/lowered_op.h"
 #include "core/cpu/fused/prefetch_plan.h"
 #include "core/cpu/fused/tile_shape.h"
-#include "core/cpu/fused/value_places.h"
+#include "core/cpu/fused/value_addresses.h"
 #include "core/cpu/fused/wider_tiles.h"
 #include "core/cpu/kernels/elementwise/cast.h"
 #include "core/cpu/kernels/reduce/reduce_parts.h"
@@ -120,19 +120,19 @@ class Lowering {
     const int made =
         new_value(input.literal ? computed_dtype(input.dtype) : input.dtype, input.kind, kNever);
     lowered_.push_back(made);
-    FusedPlace& place = value(made).place;
+    FusedAddress& address = value(made).address;
     if (input.literal) {
-      place.base = kFusedConstants;
-      place.offset = static_cast<std::int64_t>(8 * list_.constants.size());
+      address.base = kFusedConstants;
+      address.offset = static_cast<std::int64_t>(8 * list_.constants.size());
       list_.constants.push_back(input.bits);
       if (input.dtype == DType::bf16)
         cast_kernel(DType::bf16, DType::f32)(&input.bits, &list_.constants.back(), 1);
     } else {
       const std::int64_t size = itemsize(input.dtype);
-      place = place_in_memory(list_, kFusedOperands + next_operand_++, input.kind, size);
+      address = address_in_memory(list_, kFusedOperands + next_operand_++, input.kind, size);
       if (input.window.of > 0) {
-        place.offset = input.window.first * size;
-        place.row_stride = place.tile_stride = input.window.pitch * size;
+        address.offset = input.window.first * size;
+        address.row_stride = address.tile_stride = input.window.pitch * size;
         value(made).part = true;
       }
       operand_values_.push_back(made);
@@ -334,12 +334,13 @@ class Lowering {
     });
   }
 
-  FusedPlace place_of(int v, FusedKind use) {
+  FusedAddress address_of(int v, FusedKind use) {
     if (v < 0) return {};
-    FusedPlace place = value(v).place;
+    FusedAddress address = value(v).address;
     const FusedKind kind = value(v).kind;
-    place.scalar = kind == FusedKind::scalar || (kind == FusedKind::row && use == FusedKind::full);
-    return place;
+    address.scalar =
+        kind == FusedKind::scalar || (kind == FusedKind::row && use == FusedKind::full);
+    return address;
   }
 
   // Consecutive f32 operations become one step if each value between them is read by the next
@@ -379,13 +380,13 @@ class Lowering {
     for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
       const LoweredOp& op = ops_[i];
       step.by_row |= op.step.by_row;
-      const FusedPlace first = place_of(op.operands[0], op.kind);
+      const FusedAddress first = address_of(op.operands[0], op.kind);
       if (v < 0) v = first.scalar ? op.operands[1] : op.operands[0];
-      if (i == begin) step.a = place_of(v, op.kind);
+      if (i == begin) step.a = address_of(v, op.kind);
       FusedChainOp link{op.step.code, ChainForm::self, {}};
       if (op.operands[1] >= 0 && op.operands[0] != op.operands[1]) {
         const bool leads = op.operands[0] == v;
-        link.other = leads ? place_of(op.operands[1], op.kind) : first;
+        link.other = leads ? address_of(op.operands[1], op.kind) : first;
         link.form = link.other.scalar ? (leads ? ChainForm::scalar : ChainForm::scalar_first)
                                       : (leads ? ChainForm::vector : ChainForm::vector_first);
       }
@@ -404,15 +405,15 @@ class Lowering {
       const LoweredOp& op = ops_[end - 1];
       FusedStep step = op.step;
       const FusedKind use = step.kind == FusedStep::reduce ? FusedKind::row : op.kind;
-      step.a = place_of(op.operands[0], use);
-      step.b = place_of(op.operands[1], use);
-      step.c = place_of(op.operands[2], use);
+      step.a = address_of(op.operands[0], use);
+      step.b = address_of(op.operands[1], use);
+      step.c = address_of(op.operands[2], use);
       if (op.result >= 0) {
-        step.out = value(op.result).place;
+        step.out = value(op.result).address;
         writes_rows |= op.kind == FusedKind::row && value(op.result).result >= 0;
       } else {
-        step.out =
-            place_in_memory(list_, kFusedOperands + next_operand_ + op.to, op.kind, step.itemsize);
+        step.out = address_in_memory(list_, kFusedOperands + next_operand_ + op.to, op.kind,
+                                     step.itemsize);
         writes_rows |= op.kind == FusedKind::row;
       }
       writes_rows |= step.kind == FusedStep::reduce;

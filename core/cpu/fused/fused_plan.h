@@ -23,7 +23,7 @@ namespace shmap::cpu {
 // The address of a value, in bytes: base + offset + row * row_stride + col * col_stride, for the
 // first row of the tile and the first column of the block. Each further row of the tile adds
 // tile_stride.
-struct FusedPlace {
+struct FusedAddress {
   std::int32_t base = 0;  // kConstants, kScratch, then operands, then results
   bool scalar = false;    // one element serves the whole run
   std::int64_t offset = 0, row_stride = 0, tile_stride = 0, col_stride = 0;
@@ -63,13 +63,13 @@ struct FusedStep {
     ChainFn chained;
     ChainFoldFn folded;
   };
-  FusedPlace a, b, c, out;
+  FusedAddress a, b, c, out;
 };
 
 struct FusedChainOp {
   ChainCode code;
   ChainForm form;
-  FusedPlace other;
+  FusedAddress other;
 };
 
 struct FusedDraw {

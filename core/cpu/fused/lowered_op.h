@@ -23,10 +23,10 @@ struct LoweredValue {
                             // a literal
   int last_use = -1;        // index of the last op that reads it
   int last_stage = kStageNever;
-  int result = -1;     // the result in which the value is stored
-  bool tiled = false;  // a row of columns, repeated for each row of a tile
-  bool part = false;   // an operand that is a window of a larger array
-  FusedPlace place;    // the address of an element; each use sets `scalar`
+  int result = -1;       // the result in which the value is stored
+  bool tiled = false;    // a row of columns, repeated for each row of a tile
+  bool part = false;     // an operand that is a window of a larger array
+  FusedAddress address;  // the address of an element; each use sets `scalar`
 };
 
 struct LoweredOp {

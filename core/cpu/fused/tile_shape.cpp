@@ -16,13 +16,14 @@ namespace {
 // the divisions of one loop with the loads of the next, and predicts the end of each loop.
 constexpr std::int64_t kBlockBytes = 2048;
 
-// True if a kernel of the program divides or takes roots.
-bool divides(const FusedProgram& program) {
-  constexpr const Primitive* kDividing[] = {&div_p, &sqrt_p, &rsqrt_p, &logistic_p};
-  return std::any_of(program.ops().begin(), program.ops().end(), [&](const FusedProgram::Op& op) {
-    return std::find(std::begin(kDividing), std::end(kDividing), op.primitive) !=
-           std::end(kDividing);
-  });
+// True if the loop of an operation divides or takes roots, which occupies the processor's divider.
+// (logistic(x) is 1 / (1 + exp(-x)).)
+bool uses_divider(const Primitive* p) {
+  return p == &div_p || p == &sqrt_p || p == &rsqrt_p || p == &logistic_p;
+}
+bool uses_divider(const FusedProgram& program) {
+  return std::any_of(program.ops().begin(), program.ops().end(),
+                     [](const FusedProgram::Op& op) { return uses_divider(op.primitive); });
 }
 
 }  // namespace
@@ -45,7 +46,7 @@ void cut_into_tiles(const FusedProgram& program, bool by_rows, std::int64_t tile
   const std::int64_t block = kBlockBytes / widest;
   list->tile_rows = 1;
   list->block_cols = cols;
-  if (cols < (rows_matter || !divides(program) ? tile : block)) {
+  if (cols < (rows_matter || !uses_divider(program) ? tile : block)) {
     // The rows of a window of a larger array are not contiguous; each is a tile of its own.
     if (!has_parts)
       list->tile_rows =

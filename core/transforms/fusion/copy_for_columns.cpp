@@ -16,6 +16,8 @@ namespace shmap {
 
 namespace {
 
+// Finds the values to copy for each reduction of columns, and then writes the program again with
+// the copies, each before its reader.
 class ColumnCopier {
  public:
   explicit ColumnCopier(const Jaxpr& jaxpr) : program_(jaxpr), made_(jaxpr) {}
@@ -23,7 +25,7 @@ class ColumnCopier {
   JaxprRef run() {
     for (int i = 0; i < program_.size(); ++i) {
       FuseSpace space;
-      if (reduces_columns(program_.eqn(i), &space)) find_shared(i, program_.eqn(i).in[0], i);
+      if (reduces_columns(program_.eqn(i), &space)) choose_copies(i, program_.eqn(i).in[0], i);
     }
     if (copied_.empty()) return JaxprRef(&program_.jaxpr());
     for (int i = 0; i < program_.size(); ++i) {
@@ -43,45 +45,52 @@ class ColumnCopier {
   }
 
  private:
+  // True if the operand has as many elements as the result of e: it is not repeated in e.
   static bool is_full(const Atom& a, const Eqn& e) {
     return !a.is_literal() && a.type().size() == e.out[0]->type.size();
   }
 
-  // Follows the operand `a` of equation `reader` back along the chain that the reduction reads.
-  void find_shared(int reduction, const Atom& a, int reader) {
+  // Follows the operand `a` of equation `reader` back along the chain of elementwise operations
+  // that the reduction reads, to the first value that others read too. Notes that `reader` gets a
+  // copy of that value if a copy is worth it.
+  void choose_copies(int reduction, const Atom& a, int reader) {
     const int maker = a.is_literal() ? -1 : program_.maker(a);
     if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) return;
     const Eqn& e = program_.eqn(maker);
     if (program_.reads(a.var()) != 1 || program_.is_result(a.var())) {
-      if (is_cheap(e) && others_need(reduction, a.var(), reader)) copied_[reader] = a.var();
+      if (is_cheap(e) && others_follow(reduction, a.var(), reader)) copied_[reader] = a.var();
       return;
     }
     for (const Atom& in : e.in)
-      if (is_full(in, e)) find_shared(reduction, in, maker);
+      if (is_full(in, e)) choose_copies(reduction, in, maker);
   }
 
-  // True if computing e takes no longer than reading its value: a sum, difference or product of one
-  // array with small or repeated operands. The array is stored in any case, since no fused program
-  // makes it.
+  // True if computing e again takes no longer than reading its value: e is a sum, difference or
+  // product that reads one array of the size of its result, and that array is in memory anyway.
   bool is_cheap(const Eqn& e) const {
     if (e.primitive != &add_p && e.primitive != &sub_p && e.primitive != &mul_p) return false;
     int arrays = 0;
     for (const Atom& a : e.in) {
-      if (!is_full(a, e) || is_repeated(a)) continue;
-      const Eqn* const maker = program_.made_by(a);
-      if (maker != nullptr && fuse_role(*maker) != FuseRole::other) return false;
+      if (!is_full(a, e) || is_made_as(FuseRole::broadcast, a)) continue;
+      if (!is_stored(a)) return false;
       ++arrays;
     }
     return arrays == 1;
   }
-  bool is_repeated(const Atom& a) const {
-    const Eqn* const e = program_.made_by(a);
-    return e != nullptr && fuse_role(*e) == FuseRole::broadcast;
+  bool is_made_as(FuseRole role, const Atom& a) const {
+    const Eqn* const maker = program_.made_by(a);
+    return maker != nullptr && fuse_role(*maker) == role;
+  }
+  // True for arguments and the results of operations that are never fused: fuse() may leave any
+  // other value without memory.
+  bool is_stored(const Atom& a) const {
+    return program_.made_by(a) == nullptr || is_made_as(FuseRole::other, a);
   }
 
-  // True if every reader of v except `reader` needs the reduction first. Such readers cannot share
-  // a fused program with `reader`, in which v would be computed once.
-  bool others_need(int reduction, const Var* v, int reader) const {
+  // True if every reader of v except `reader` needs the reduction's result. Such readers cannot
+  // share a fused program with `reader`, in which v would be computed once.
+  bool others_follow(int reduction, const Var* v, int reader) const {
+    // By equation: whether it is the reduction, or reads its result, directly or not.
     std::vector<bool> needs(static_cast<std::size_t>(program_.size()));
     needs[static_cast<std::size_t>(reduction)] = true;
     for (int i = reduction + 1; i < program_.size(); ++i) {

@@ -23,7 +23,7 @@ class Fuser {
   explicit Fuser(const Jaxpr& jaxpr) : jaxpr_(jaxpr), clusters_(jaxpr) {}
 
   JaxprRef run() {
-    std::vector<Placed> placed;
+    std::vector<PositionedEqn> positioned;
     std::vector<bool> gone(jaxpr_.eqns.size(), false);
     bool any = false;
     for (const FuseCluster& found : clusters_.all()) {
@@ -32,18 +32,19 @@ class Fuser {
       any = true;
       std::sort(x.members.begin(), x.members.end(),
                 [](const FuseMember& a, const FuseMember& b) { return a.eqn < b.eqn; });
-      placed.push_back({fused_equation(x), x.members.back().eqn});
+      positioned.push_back({fused_equation(x), x.members.back().eqn});
       for (const FuseMember& m : x.members)
         if (!m.copy) gone[static_cast<std::size_t>(m.eqn)] = true;
     }
     if (!any) return JaxprRef(&jaxpr_);
     for (int i = 0; i < clusters_.program().size(); ++i)
-      if (!gone[static_cast<std::size_t>(i)]) placed.push_back({eqn(i), i});
-    std::sort(placed.begin(), placed.end(),
-              [](const Placed& a, const Placed& b) { return a.position < b.position; });
+      if (!gone[static_cast<std::size_t>(i)]) positioned.push_back({eqn(i), i});
+    std::sort(
+        positioned.begin(), positioned.end(),
+        [](const PositionedEqn& a, const PositionedEqn& b) { return a.position < b.position; });
     Rewriter draft(jaxpr_);
     std::vector<bool> copied;
-    for (Placed& p : placed) {
+    for (PositionedEqn& p : positioned) {
       copied.push_back(p.eqn.primitive != &fused_p && clusters_.is_copied(p.position));
       draft.add(std::move(p.eqn));
     }
@@ -51,7 +52,7 @@ class Fuser {
   }
 
  private:
-  struct Placed {
+  struct PositionedEqn {
     Eqn eqn;
     int position;
   };

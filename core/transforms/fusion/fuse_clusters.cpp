@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/transforms/fusion/fused_parts.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 
 namespace shmap {
 
@@ -174,14 +174,20 @@ void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
     if (kinds & bit(FusedKind::full)) kinds = (kinds & ~bit(FusedKind::full)) | bit(FusedKind::row);
 }
 
+// Whether cluster c may get equation i, by its size, its axes and the kind as which it uses the
+// result.
+bool FuseClusters::may_take(int c, int i, FusedKind* kind) {
+  const FuseCluster& x = cluster(c);
+  return has_room(x, eqn(i).in.size()) && result(i)->type.axes() == x.axes &&
+         needed_kind(c, result(i), kind);
+}
+
 // Makes equation i, whose result cluster c uses, a member of c.
 bool FuseClusters::join(int i, int c) {
   FuseCluster& x = cluster(c);
   const Eqn& e = eqn(i);
   FusedKind kind = FusedKind::full;
-  if (!has_room(x, e.in.size()) || !(result(i)->type.axes() == x.axes) ||
-      !needed_kind(c, result(i), &kind))
-    return false;
+  if (!may_take(c, i, &kind)) return false;
   const bool shared = !used_by_alone(i, c);
   FuseSpace space;
   bool becomes_rows = false;
@@ -267,9 +273,7 @@ bool FuseClusters::absorb_copy(int i, int c) {
   FuseCluster& x = cluster(c);
   const Eqn& e = eqn(i);
   FusedKind kind = FusedKind::full;
-  if (!has_room(x, e.in.size()) || !(result(i)->type.axes() == x.axes) ||
-      !needed_kind(c, result(i), &kind))
-    return false;
+  if (!may_take(c, i, &kind)) return false;
   if (role(i) == FuseRole::draw) {
     if (kind != FusedKind::full) return false;
     const FuseSpace space = drawn_space(e);

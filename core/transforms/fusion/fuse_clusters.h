@@ -80,6 +80,7 @@ class FuseClusters {
   bool agree(const FuseCluster& x, bool x_rows, const FuseCluster& y, bool y_rows) const;
   void add_member(int c, FuseMember m);
   bool needed_kind(int c, const Var* v, FusedKind* kind);
+  bool may_take(int c, int i, FusedKind* kind);
   void set_space(int c, const FuseSpace& space, bool as_rows);
 
   bool leads_around(int i, int c);

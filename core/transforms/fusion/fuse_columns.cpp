@@ -9,7 +9,7 @@
 #include "core/runtime/fused_columns.h"
 #include "core/transforms/fusion/column_rules.h"
 #include "core/transforms/fusion/fuse_rules.h"
-#include "core/transforms/fusion/fused_parts.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"

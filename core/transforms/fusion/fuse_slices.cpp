@@ -7,7 +7,7 @@
 
 #include "core/ops/slicing.h"
 #include "core/runtime/fused_program.h"
-#include "core/transforms/fusion/fused_parts.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"

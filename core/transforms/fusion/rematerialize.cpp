@@ -15,7 +15,7 @@
 #include "core/ops/optimization_barrier.h"
 #include "core/ops/shape_params.h"
 #include "core/transforms/fusion/fuse_rules.h"
-#include "core/transforms/fusion/fused_parts.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 #include "core/transforms/passes/lifetimes.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/rewriter.h"
@@ -347,11 +347,11 @@ class Memory {
   // True if no equation needs as much memory as the peak is now, after `bytes` are free up to the
   // change's equation while its operands are kept until there. Sets change.gain.
   bool finds_room(Change& change, std::int64_t bytes) const {
-    struct Kept {
+    struct KeptOperand {
       int from;
       std::int64_t bytes;
     };
-    std::vector<Kept> kept;
+    std::vector<KeptOperand> kept;
     std::vector<int> seen;
     int begin = change.before + 1;
     for (const Atom& operand : change.made.in) {
@@ -366,7 +366,7 @@ class Memory {
     }
     for (int i = begin; i <= change.at; ++i) {
       std::int64_t more = i > change.before && i < change.at ? -bytes : 0;
-      for (const Kept& k : kept)
+      for (const KeptOperand& k : kept)
         if (k.from <= i) more += k.bytes;
       if (i == fullest_) change.gain = -more;
       if (more > 0 && need(i) + more >= peak()) return false;

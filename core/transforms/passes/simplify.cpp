@@ -29,7 +29,7 @@ class EqnTable {
   EqnTable(std::size_t eqns, const detail::AxisEnv* env) : env_(env) {
     std::size_t n = 16;
     while (n < 2 * eqns) n *= 2;
-    slots_.resize(n);
+    entries_.resize(n);
     bytes_.reserve(48 * eqns);
   }
 
@@ -45,9 +45,9 @@ class EqnTable {
     if (e.params.get() != &no_params) append_key(*e.params, bytes_);
     const std::size_t size = bytes_.size() - begin;
     const std::uint64_t hash = hash_of(bytes_.data() + begin, size);
-    std::size_t i = hash & (slots_.size() - 1);
-    for (;; i = (i + 1) & (slots_.size() - 1)) {
-      Slot& s = slots_[i];
+    std::size_t i = hash & (entries_.size() - 1);
+    for (;; i = (i + 1) & (entries_.size() - 1)) {
+      Entry& s = entries_[i];
       if (s.size == 0) {
         s = {hash, begin, size, number};
         return number;
@@ -61,7 +61,7 @@ class EqnTable {
   }
 
  private:
-  struct Slot {
+  struct Entry {
     std::uint64_t hash = 0;
     std::size_t begin = 0, size = 0;
     std::uint32_t eqn = 0;
@@ -98,7 +98,7 @@ class EqnTable {
   }
 
   const detail::AxisEnv* env_;
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::string bytes_;
 };
 

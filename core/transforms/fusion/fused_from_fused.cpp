@@ -1,4 +1,4 @@
-#include "core/transforms/fusion/fused_parts.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// FixedPlaces: memory of a captured program into which inputs whose addresses differ from call to
+// FixedInputs: memory of a captured program into which inputs whose addresses differ from call to
 // call are copied. A graph reads and writes the addresses with which it was captured; a graph
 // captured with these fixed addresses serves every call.
 #pragma once
@@ -11,12 +11,12 @@
 
 namespace shmap {
 
-class FixedPlaces {
+class FixedInputs {
  public:
   // block_types: the type of one device's block of each input.
-  FixedPlaces(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types);
+  FixedInputs(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types);
 
-  bool has(std::size_t input) const { return places_[input].is_there; }
+  bool has(std::size_t input) const { return inputs_[input].is_there; }
   // The bytes of an input's fixed memory, or the bytes that it would need.
   std::int64_t bytes(std::size_t input, const Array& value) const;
   std::int64_t bytes() const { return bytes_; }
@@ -44,7 +44,7 @@ class FixedPlaces {
 
   const detail::MeshImpl& mesh_;
   std::vector<ShapedArray> block_types_;
-  std::vector<Fixed> places_;
+  std::vector<Fixed> inputs_;
   std::int64_t bytes_ = 0;
 };
 

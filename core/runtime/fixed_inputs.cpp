@@ -1,4 +1,4 @@
-#include "core/runtime/fixed_places.h"
+#include "core/runtime/fixed_inputs.h"
 
 #include <algorithm>
 #include <mutex>
@@ -21,10 +21,10 @@ constexpr std::int64_t kPartBytes = 256 << 10;
 
 }  // namespace
 
-FixedPlaces::FixedPlaces(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types)
-    : mesh_(mesh), block_types_(std::move(block_types)), places_(block_types_.size()) {}
+FixedInputs::FixedInputs(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types)
+    : mesh_(mesh), block_types_(std::move(block_types)), inputs_(block_types_.size()) {}
 
-std::vector<std::uint32_t> FixedPlaces::leaders(const Array& value) const {
+std::vector<std::uint32_t> FixedInputs::leaders(const Array& value) const {
   const std::span<const Block> blocks = stored_of(value)->blocks();
   std::vector<std::uint32_t> leaders(blocks.size());
   for (std::uint32_t p = 0; p < blocks.size(); ++p) {
@@ -35,55 +35,55 @@ std::vector<std::uint32_t> FixedPlaces::leaders(const Array& value) const {
   return leaders;
 }
 
-std::int64_t FixedPlaces::bytes(std::size_t input, const Array& value) const {
+std::int64_t FixedInputs::bytes(std::size_t input, const Array& value) const {
   const std::vector<std::uint32_t> leader = leaders(value);
   std::int64_t distinct = 0;
   for (std::uint32_t p = 0; p < leader.size(); ++p) distinct += leader[p] == p;
   return distinct * block_types_[input].nbytes();
 }
 
-void FixedPlaces::add(std::size_t input, const Array& value) {
+void FixedInputs::add(std::size_t input, const Array& value) {
   const StoredNode& node = *stored_of(value);
-  Fixed place;
-  place.leader = leaders(value);
-  if (places_[input].is_there)
-    for (std::uint32_t p = 0; p < place.leader.size(); ++p) place.leader[p] = p;
-  place.value = relabel(node, node.type, node.sharding, node.trace, node.committed);
-  const std::span<Block> blocks = stored_of(place.value)->blocks();
+  Fixed made;
+  made.leader = leaders(value);
+  if (inputs_[input].is_there)
+    for (std::uint32_t p = 0; p < made.leader.size(); ++p) made.leader[p] = p;
+  made.value = relabel(node, node.type, node.sharding, node.trace, node.committed);
+  const std::span<Block> blocks = stored_of(made.value)->blocks();
   const std::int64_t block_bytes = block_types_[input].nbytes();
   for (std::uint32_t p = 0; p < blocks.size(); ++p) {
-    if (place.leader[p] != p) {
-      blocks[p] = blocks[place.leader[p]];
+    if (made.leader[p] != p) {
+      blocks[p] = blocks[made.leader[p]];
       continue;
     }
     blocks[p].buffer = mesh_.local(p).space->allocate(block_bytes);
     blocks[p].offset = 0;
-    place.bytes += block_bytes;
+    made.bytes += block_bytes;
   }
-  bytes_ += place.bytes - places_[input].bytes;
-  place.is_there = true;
-  places_[input] = std::move(place);
+  bytes_ += made.bytes - inputs_[input].bytes;
+  made.is_there = true;
+  inputs_[input] = std::move(made);
 }
 
-bool FixedPlaces::fit(std::size_t input, const Array& value) const {
-  const std::vector<std::uint32_t>& leader = places_[input].leader;
+bool FixedInputs::fit(std::size_t input, const Array& value) const {
+  const std::vector<std::uint32_t>& leader = inputs_[input].leader;
   const std::span<const Block> blocks = stored_of(value)->blocks();
   for (std::uint32_t p = 0; p < blocks.size(); ++p)
     if (blocks[p].data() != blocks[leader[p]].data()) return false;
   return true;
 }
 
-void FixedPlaces::fill(const std::vector<Array>& inputs) {
+void FixedInputs::fill(const std::vector<Array>& inputs) {
   const DeviceOps& ops = device_ops(mesh_.backend());
   const std::int64_t workers = std::max(mesh_.backend().workers(), 1);
   std::lock_guard lock(mesh_.backend().submit_mutex());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!places_[i].is_there || block_types_[i].nbytes() == 0) continue;
+    if (!inputs_[i].is_there || block_types_[i].nbytes() == 0) continue;
     const std::span<Block> from = stored_of(inputs[i])->blocks();
-    const std::span<Block> to = stored_of(places_[i].value)->blocks();
+    const std::span<Block> to = stored_of(inputs_[i].value)->blocks();
     const std::int64_t bytes = block_types_[i].nbytes();
     for (std::uint32_t p = 0; p < to.size(); ++p) {
-      if (places_[i].leader[p] != p) continue;
+      if (inputs_[i].leader[p] != p) continue;
       Buffer* reads[] = {from[p].buffer.get()};
       Buffer* writes[] = {to[p].buffer.get()};
       LaunchSpec spec;
@@ -107,10 +107,10 @@ void FixedPlaces::fill(const std::vector<Array>& inputs) {
   }
 }
 
-std::vector<Array> FixedPlaces::in_place_of(const std::vector<Array>& inputs) const {
+std::vector<Array> FixedInputs::in_place_of(const std::vector<Array>& inputs) const {
   std::vector<Array> all = inputs;
   for (std::size_t i = 0; i < all.size(); ++i)
-    if (places_[i].is_there) all[i] = places_[i].value;
+    if (inputs_[i].is_there) all[i] = inputs_[i].value;
   return all;
 }
 

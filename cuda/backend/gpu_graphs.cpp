@@ -1,4 +1,4 @@
-#include "cuda/backend/graph_parts.h"
+#include "cuda/backend/gpu_graphs.h"
 
 #include <algorithm>
 #include <exception>
@@ -32,7 +32,7 @@ bool has(const std::vector<Queue*>& queues, const Queue* queue) {
 
 }  // namespace
 
-GraphParts::GraphParts(CudaBackend& backend, Capture& capture, Queue& leader)
+GpuGraphs::GpuGraphs(CudaBackend& backend, Capture& capture, Queue& leader)
     : backend_(backend), leader_(leader), queues_{&leader} {
   try {
     make_graphs(capture);
@@ -45,19 +45,19 @@ GraphParts::GraphParts(CudaBackend& backend, Capture& capture, Queue& leader)
   }
 }
 
-GraphParts::~GraphParts() {
+GpuGraphs::~GpuGraphs() {
   for (Phase& phase : phases_)
     for (SubGraph& part : phase.parts)
       if (part.exec != nullptr) note(cudaGraphExecDestroy(part.exec));
 }
 
-GraphParts::Phase& GraphParts::phase(std::int32_t number) {
+GpuGraphs::Phase& GpuGraphs::phase(std::int32_t number) {
   const auto at = static_cast<std::size_t>(number);
   if (phases_.size() <= at) phases_.resize(at + 1);
   return phases_[at];
 }
 
-void GraphParts::make_graphs(Capture& capture) {
+void GpuGraphs::make_graphs(Capture& capture) {
   for (Capture::SubRecording& recorded : capture.recordings()) {
     SubGraph part;
     part.queue = &backend_.launch_queue_of(recorded.gpu);
@@ -102,7 +102,7 @@ void GraphParts::make_graphs(Capture& capture) {
 
 // Finds the events that each graph and task waits for. A queue is in order, so the last graph of
 // another GPU is enough; tasks that run directly are already awaited by the queues of their GPUs.
-void GraphParts::connect(Capture& capture) {
+void GpuGraphs::connect(Capture& capture) {
   std::vector<Direct*> direct_of(capture.nodes().size());
   std::vector<SubGraph*> part_of(capture.nodes().size());
   {
@@ -182,7 +182,7 @@ void GraphParts::connect(Capture& capture) {
   }
 }
 
-cudaError_t GraphParts::launch_part(void* arg) noexcept {
+cudaError_t GpuGraphs::launch_graph(void* arg) noexcept {
   const SubGraph& part = *static_cast<const SubGraph*>(arg);
   cudaStream_t stream = part.queue->stream();
   for (cudaEvent_t event : part.waits) {
@@ -196,14 +196,14 @@ cudaError_t GraphParts::launch_part(void* arg) noexcept {
   return part.after ? cudaEventRecord(part.after->event(), stream) : cudaSuccess;
 }
 
-cudaError_t GraphParts::launch_parts(Phase& phase) {
+cudaError_t GpuGraphs::launch_graphs(Phase& phase) {
   std::vector<SubGraph>& parts = phase.parts;
   // This thread launches the first graph, because it would otherwise only wait.
   std::exception_ptr thrown;
   const auto here = [&](SubGraph& part) {
     try {
       const GpuScope gpu(part.queue->gpu());
-      return launch_part(&part);
+      return launch_graph(&part);
     } catch (...) {
       if (!thrown) thrown = std::current_exception();
       return cudaSuccess;
@@ -216,7 +216,7 @@ cudaError_t GraphParts::launch_parts(Phase& phase) {
     if (code != cudaSuccess) cudaGetLastError();
   };
   for (std::size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].thread != nullptr && i < 64 && parts[i].thread->start(launch_part, &parts[i]))
+    if (parts[i].thread != nullptr && i < 64 && parts[i].thread->start(launch_graph, &parts[i]))
       started |= std::uint64_t{1} << i;
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -229,7 +229,7 @@ cudaError_t GraphParts::launch_parts(Phase& phase) {
   return first;
 }
 
-Ref<Failure> GraphParts::launch_directs(Phase& phase) {
+Ref<Failure> GpuGraphs::launch_directs(Phase& phase) {
   for (const Fork& fork : phase.forks) {
     if (fork.first) wait(*fork.queue, start_->event());
     record(*fork.at, *fork.queue);
@@ -245,17 +245,17 @@ Ref<Failure> GraphParts::launch_directs(Phase& phase) {
   return Ref<Failure>();
 }
 
-Ref<Failure> GraphParts::launch_phase(Phase& phase) {
+Ref<Failure> GpuGraphs::launch_phase(Phase& phase) {
   if (!phase.directs.empty()) {
     if (Ref<Failure> failure = launch_directs(phase)) return failure;
   }
-  check(launch_parts(phase), "cudaGraphLaunch of the graphs of single GPUs");
+  check(launch_graphs(phase), "cudaGraphLaunch of the graphs of single GPUs");
   for (const Direct& direct : phase.directs)
     for (Queue* queue : direct.queues) wait(*queue, direct.after->event());
   return Ref<Failure>();
 }
 
-Ref<Failure> GraphParts::launch() {
+Ref<Failure> GpuGraphs::launch() {
   Ref<Failure> failure;
   try {
     for (Queue* queue : queues_) queue->stream();  // created here and not on the launch threads
@@ -274,7 +274,7 @@ Ref<Failure> GraphParts::launch() {
 }
 
 // The leader waits even for work that was enqueued before the failure.
-void GraphParts::join_after_failure() noexcept {
+void GpuGraphs::join_after_failure() noexcept {
   const auto join = [&](Queue& queue) {
     try {
       const Ref<Mark> mark = new_mark(queue);

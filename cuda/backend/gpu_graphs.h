@@ -1,4 +1,4 @@
-// GraphParts: a captured program as graphs of single GPUs, for drivers that do not support graphs
+// GpuGraphs: a captured program as graphs of single GPUs, for drivers that do not support graphs
 // of several GPUs.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -21,13 +21,13 @@ class Queue;
 // launch threads. To wait for another GPU, a graph waits for an event recorded after a graph of an
 // earlier phase. A task of several GPUs runs at each launch in its own streams, after the earlier
 // phases and beside the graphs of its own phase.
-class GraphParts {
+class GpuGraphs {
  public:
   // Takes the recordings; the caller keeps the tasks' args. Throws DeviceError.
-  GraphParts(CudaBackend& backend, Capture& capture, Queue& leader);
-  ~GraphParts();  // all launches must be done
-  GraphParts(const GraphParts&) = delete;
-  GraphParts& operator=(const GraphParts&) = delete;
+  GpuGraphs(CudaBackend& backend, Capture& capture, Queue& leader);
+  ~GpuGraphs();  // all launches must be done
+  GpuGraphs(const GpuGraphs&) = delete;
+  GpuGraphs& operator=(const GpuGraphs&) = delete;
 
   // Puts the program into the GPUs' queues, after the work of the leader, whose later work comes
   // after all of it. Returns null, or the first failure; work after the failing one is then
@@ -66,8 +66,8 @@ class GraphParts {
   Phase& phase(std::int32_t number);
   void make_graphs(Capture& capture);
   void connect(Capture& capture);
-  static cudaError_t launch_part(void* part) noexcept;
-  cudaError_t launch_parts(Phase& phase);
+  static cudaError_t launch_graph(void* part) noexcept;
+  cudaError_t launch_graphs(Phase& phase);
   Ref<Failure> launch_directs(Phase& phase);
   Ref<Failure> launch_phase(Phase& phase);
   void join_after_failure() noexcept;

@@ -10,7 +10,8 @@ namespace shmap::cpu {
 
 // The address of a value of this kind in the row-major memory of an operand or a result. `size`:
 // bytes of an element.
-FusedPlace place_in_memory(const FusedStepList& list, int base, FusedKind kind, std::int64_t size);
+FusedAddress address_in_memory(const FusedStepList& list, int base, FusedKind kind,
+                               std::int64_t size);
 
 // Assigns an address to each value that an op makes: in the result where it is stored
 // (`first_result` is the base of result 0), or in scratch, whose bytes are counted in

@@ -31,7 +31,7 @@ using test::calls_of;
 using test::text_of;
 using ::testing::HasSubstr;
 
-class GraphPartsTest : public ::testing::Test {
+class GpuGraphsTest : public ::testing::Test {
  protected:
   static constexpr int kGpus = 4;
   static void SetUpTestSuite() {
@@ -86,7 +86,7 @@ class GraphPartsTest : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend;
 };
 
-TEST_F(GraphPartsTest, TheDriverIsAskedOnce) {
+TEST_F(GpuGraphsTest, TheDriverIsAskedOnce) {
   shmap_sim::record_calls(true);
   for (int i = 0; i < 3; ++i) {
     CaptureScope capture(*backend);
@@ -127,7 +127,7 @@ TEST_F(GraphPartsTest, TheDriverIsAskedOnce) {
   shmap_sim::reset();
 }
 
-TEST_F(GraphPartsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
+TEST_F(GpuGraphsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
   std::vector<int> ran(12, 0);
   CaptureScope capture(*backend);
   int i = 0;
@@ -155,7 +155,7 @@ TEST_F(GraphPartsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
 }
 
 // A ring: each GPU copies from its neighbour while it computes.
-TEST_F(GraphPartsTest, ARingIsAPhaseAStep) {
+TEST_F(GpuGraphsTest, ARingIsAPhaseAStep) {
   constexpr int kSteps = 4;
   std::vector<std::vector<int>> value(kSteps + 1, std::vector<int>(kGpus));
   std::vector<int> sum(kGpus, 0);
@@ -190,7 +190,7 @@ TEST_F(GraphPartsTest, ARingIsAPhaseAStep) {
 }
 
 // The order of a plan: all copies first. Each phase gets one of the products, not all of them.
-TEST_F(GraphPartsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
+TEST_F(GpuGraphsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
   constexpr std::size_t kSteps = 4;
   const auto name = [](const char* what, std::size_t step, std::size_t gpu) {
     return std::string(what) + " " + std::to_string(step) + " of " + std::to_string(gpu);
@@ -231,7 +231,7 @@ TEST_F(GraphPartsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
 }
 
 // Whatever the edges are, recorded work waits for the work that wrote its operands.
-TEST_F(GraphPartsTest, ProgramsAtRandomKeepTheirOrder) {
+TEST_F(GpuGraphsTest, ProgramsAtRandomKeepTheirOrder) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
     shmap_sim::set_seed(seed);
     std::mt19937 draw(seed);
@@ -282,7 +282,7 @@ TEST_F(GraphPartsTest, ProgramsAtRandomKeepTheirOrder) {
   }
 }
 
-TEST_F(GraphPartsTest, TasksOfSeveralGpusAreRunAtEachLaunch) {
+TEST_F(GpuGraphsTest, TasksOfSeveralGpusAreRunAtEachLaunch) {
   std::vector<int> order;
   std::mutex mutex;
   const auto note = [&](int i) {
@@ -311,7 +311,7 @@ TEST_F(GraphPartsTest, TasksOfSeveralGpusAreRunAtEachLaunch) {
   EXPECT_EQ(order, expected);
 }
 
-TEST_F(GraphPartsTest, TenThousandReplaysDoNotGrow) {
+TEST_F(GpuGraphsTest, TenThousandReplaysDoNotGrow) {
   std::int64_t ran = 0;
   CaptureScope capture(*backend);
   const Event e = run(device(0).compute, [&] { ++ran; });
@@ -339,7 +339,7 @@ TEST_F(GraphPartsTest, TenThousandReplaysDoNotGrow) {
   EXPECT_EQ(after.pending, 0u);
 }
 
-TEST_F(GraphPartsTest, AnErrorFailsTheLaunchAlone) {
+TEST_F(GpuGraphsTest, AnErrorFailsTheLaunchAlone) {
   int ran = 0, threw = 0;
   CaptureScope capture(*backend);
   const Event e = run(device(0).compute, [] {});
@@ -379,7 +379,7 @@ TEST_F(GraphPartsTest, AnErrorFailsTheLaunchAlone) {
   EXPECT_NO_THROW(backend->synchronize());
 }
 
-TEST_F(GraphPartsTest, AGraphKeepsWhatItsTasksRead) {
+TEST_F(GpuGraphsTest, AGraphKeepsWhatItsTasksRead) {
   const auto kept = std::make_shared<int>(0);
   {
     CaptureScope capture(*backend);
@@ -411,7 +411,7 @@ TEST_F(GraphPartsTest, AGraphKeepsWhatItsTasksRead) {
   EXPECT_FALSE(capturing());
 }
 
-TEST_F(GraphPartsTest, TheTimelineHasTheTasksOfAllParts) {
+TEST_F(GpuGraphsTest, TheTimelineHasTheTasksOfAllParts) {
   TimelineRecorder recorder;
   set_timeline_sink(&recorder);
   Ref<Graph> graph;
@@ -433,7 +433,7 @@ TEST_F(GraphPartsTest, TheTimelineHasTheTasksOfAllParts) {
   EXPECT_EQ(seen, (std::map<std::string, int>{{"first", 3}, {"second", 3}, {"both", 6}}));
 }
 
-TEST_F(GraphPartsTest, LaunchesGoOnOnceItsThreadsHaveStopped) {
+TEST_F(GpuGraphsTest, LaunchesGoOnOnceItsThreadsHaveStopped) {
   int ran = 0;
   CaptureScope capture(*backend);
   for (const LocalDevice& d : backend->devices()) run(d.compute, [&] { ++ran; });
@@ -445,7 +445,7 @@ TEST_F(GraphPartsTest, LaunchesGoOnOnceItsThreadsHaveStopped) {
   EXPECT_EQ(ran, 2 * kGpus);
 }
 
-TEST_F(GraphPartsTest, AForkedChildLeavesWithoutThem) {
+TEST_F(GpuGraphsTest, AForkedChildLeavesWithoutThem) {
   CaptureScope capture(*backend);
   for (const LocalDevice& d : backend->devices()) run(d.compute, [] {});
   const Ref<Graph> graph = capture.end();

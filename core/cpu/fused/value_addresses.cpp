@@ -1,4 +1,4 @@
-#include "core/cpu/fused/value_places.h"
+#include "core/cpu/fused/value_addresses.h"
 
 #include <algorithm>
 #include <map>
@@ -36,38 +36,38 @@ class ValuePlacing {
       const int v = op.operands[k];
       if (v < 0 || std::find(op.operands, op.operands + k, v) != op.operands + k) continue;
       const LoweredValue& x = value(v);
-      if (in_slot(x) && x.last_use == at) free_[slot_class(x)].push_back(x.place.offset);
+      if (in_slot(x) && x.last_use == at) free_[slot_class(x)].push_back(x.address.offset);
     }
   }
 
   void place(LoweredValue& x) {
     const std::int64_t size = itemsize(x.dtype), tile = list_.tile_rows;
     if (x.result >= 0) {
-      x.place = place_in_memory(list_, first_result_ + x.result, x.kind, size);
+      x.address = address_in_memory(list_, first_result_ + x.result, x.kind, size);
       return;
     }
-    x.place.base = kFusedScratch;
+    x.address.base = kFusedScratch;
     if (!in_slot(x)) {
       const std::int64_t n = x.kind == FusedKind::scalar ? 1
                              : x.tiled                   ? tile * list_.cols
                              : x.kind == FusedKind::col  ? list_.cols
                                                          : tile;
-      x.place.offset = allocate(n * size);
-      if (x.kind == FusedKind::col) x.place.col_stride = size;
-      if (x.kind == FusedKind::row) x.place.tile_stride = size;
-      if (x.tiled) x.place.tile_stride = list_.cols * size;
+      x.address.offset = allocate(n * size);
+      if (x.kind == FusedKind::col) x.address.col_stride = size;
+      if (x.kind == FusedKind::row) x.address.tile_stride = size;
+      if (x.tiled) x.address.tile_stride = list_.cols * size;
       return;
     }
     std::vector<std::int64_t>& slots = free_[slot_class(x)];
     const bool kept = slot_class(x).first;
     if (!slots.empty()) {
-      x.place.offset = slots.back();
+      x.address.offset = slots.back();
       slots.pop_back();
     } else {
-      x.place.offset = allocate((kept ? list_.cols : tile * list_.block_cols) * size);
+      x.address.offset = allocate((kept ? list_.cols : tile * list_.block_cols) * size);
     }
-    x.place.tile_stride = list_.cols * size;
-    if (kept) x.place.col_stride = size;
+    x.address.tile_stride = list_.cols * size;
+    if (kept) x.address.col_stride = size;
   }
 
   std::int64_t allocate(std::int64_t bytes) {
@@ -94,14 +94,15 @@ class ValuePlacing {
 
 }  // namespace
 
-FusedPlace place_in_memory(const FusedStepList& list, int base, FusedKind kind, std::int64_t size) {
-  FusedPlace place;
-  place.base = base;
+FusedAddress address_in_memory(const FusedStepList& list, int base, FusedKind kind,
+                               std::int64_t size) {
+  FusedAddress address;
+  address.base = base;
   if (kind == FusedKind::full || kind == FusedKind::row) {
-    place.row_stride = place.tile_stride = kind == FusedKind::full ? list.cols * size : size;
+    address.row_stride = address.tile_stride = kind == FusedKind::full ? list.cols * size : size;
   }
-  if (kind == FusedKind::full || kind == FusedKind::col) place.col_stride = size;
-  return place;
+  if (kind == FusedKind::full || kind == FusedKind::col) address.col_stride = size;
+  return address;
 }
 
 void place_values(std::span<const LoweredOp> ops, int first_result,
