@@ -23,6 +23,7 @@
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
+#include "core/processes/processes.h"
 #include "core/processes/while_waiting.h"
 
 namespace shmap::cpu {
@@ -193,11 +194,12 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
 
 void Executor::queue(List runnable, int parts, const Stream* hot, int streak) noexcept {
   int wake = 0;
-  bool helps = false;
+  bool helps = false, foreign = false;
   {
     std::lock_guard lock(mutex_);
     while (Node* node = runnable.pop()) {
-      helps = helps || !node->task.foreign;  // a waiting thread leaves the others to workers
+      // A waiting thread leaves tasks that call user code to workers.
+      (node->task.foreign ? foreign : helps) = true;
       const bool first = node->stream == hot && streak < kMaxStreak;
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
@@ -206,11 +208,13 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       spinner->spared = true;
       --parts;
     }
-    wake = workers_to_wake(parts, {.workers = options_.workers,
-                                   .cores = options_.cores,
-                                   .active = active_,
-                                   .spinners = spinners_,
-                                   .sleepers = sleepers_});
+    wake = workers_to_wake(parts,
+                           {.workers = options_.workers,
+                            .cores = options_.cores,
+                            .active = active_,
+                            .spinners = spinners_,
+                            .sleepers = sleepers_},
+                           !foreign && Processes::joined() == nullptr);
     if (wake > 0) waking_.begin(Clock::now());
   }
   for (; wake > 0; --wake) work_.notify_one();

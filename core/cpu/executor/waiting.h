@@ -56,12 +56,14 @@ struct Load {
 };
 
 // How many workers to wake for `parts` parts of tasks that have become ready. Workers that look for
-// work take parts by themselves, and so does the calling thread, which has a core, if it waits
-// next: beside a worker that looks for work only those are woken for which there is a core.
-inline int workers_to_wake(int parts, const Load& load) noexcept {
-  const int wake = std::min({parts - load.spinners, load.sleepers, load.workers - load.active});
-  if (load.spinners == 0) return std::max(wake, 0);
-  return std::clamp(load.cores - load.active - load.spinners - 1, 0, std::max(wake, 0));
+// work take parts by themselves. So does the calling thread, which has a core, if it waits next,
+// and if waiting threads may run the tasks (`caller_helps`): beside a worker that looks for work
+// only those are then woken for which there is a core.
+inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexcept {
+  const int wake =
+      std::max(0, std::min({parts - load.spinners, load.sleepers, load.workers - load.active}));
+  if (load.spinners == 0 || !caller_helps) return wake;
+  return std::clamp(load.cores - load.active - load.spinners - 1, 0, wake);
 }
 
 // The tasks that the executor's other threads run at the moment, as text: ", running: …". "" if

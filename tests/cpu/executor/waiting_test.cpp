@@ -51,18 +51,25 @@ TEST(WakingTime, CountsTheFirstCallThatWokeAndTheFirstWorkerThatGoesOn) {
 }
 
 TEST(WorkersToWake, AsManyAsThereArePartsWhereNobodyLooksForWork) {
-  EXPECT_EQ(workers_to_wake(2, {.workers = 2, .cores = 2, .sleepers = 2}), 2);
-  EXPECT_EQ(workers_to_wake(1, {.workers = 2, .cores = 2, .sleepers = 2}), 1);
-  EXPECT_EQ(workers_to_wake(8, {.workers = 4, .cores = 4, .active = 1, .sleepers = 3}), 3);
-  EXPECT_EQ(workers_to_wake(0, {.workers = 2, .cores = 2, .sleepers = 2}), 0);
+  EXPECT_EQ(workers_to_wake(2, {.workers = 2, .cores = 2, .sleepers = 2}, true), 2);
+  EXPECT_EQ(workers_to_wake(1, {.workers = 2, .cores = 2, .sleepers = 2}, true), 1);
+  EXPECT_EQ(workers_to_wake(8, {.workers = 4, .cores = 4, .active = 1, .sleepers = 3}, true), 3);
+  EXPECT_EQ(workers_to_wake(0, {.workers = 2, .cores = 2, .sleepers = 2}, true), 0);
 }
 
-TEST(WorkersToWake, NoneForTheCoreOfTheCaller) {
-  EXPECT_EQ(workers_to_wake(2, {.workers = 2, .cores = 2, .spinners = 1, .sleepers = 1}), 0);
-  EXPECT_EQ(workers_to_wake(8, {.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7}), 6);
-  EXPECT_EQ(workers_to_wake(2, {.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7}), 1);
-  EXPECT_EQ(workers_to_wake(1, {.workers = 8, .cores = 8, .spinners = 3, .sleepers = 5}), 0);
-  EXPECT_EQ(workers_to_wake(4, {.workers = 4, .cores = 1, .spinners = 1, .sleepers = 3}), 0);
+TEST(WorkersToWake, NoneForTheCoreOfACallerThatHelps) {
+  const Load two{.workers = 2, .cores = 2, .spinners = 1, .sleepers = 1};
+  EXPECT_EQ(workers_to_wake(2, two, true), 0);
+  EXPECT_EQ(workers_to_wake(2, two, false), 1);
+  const Load eight{.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7};
+  EXPECT_EQ(workers_to_wake(8, eight, true), 6);
+  EXPECT_EQ(workers_to_wake(8, eight, false), 7);
+  EXPECT_EQ(workers_to_wake(2, eight, true), 1);
+  const Load looking{.workers = 8, .cores = 8, .spinners = 3, .sleepers = 5};
+  EXPECT_EQ(workers_to_wake(1, looking, true), 0);
+  EXPECT_EQ(workers_to_wake(1, looking, false), 0);
+  const Load one_core{.workers = 4, .cores = 1, .spinners = 1, .sleepers = 3};
+  EXPECT_EQ(workers_to_wake(4, one_core, true), 0);
 }
 
 }  // namespace
