@@ -4,6 +4,6 @@
 
 namespace shmap {
 
-enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the form with tanh
+enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the tanh approximation
 
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// The searches for an extreme element.
+// The reductions to the index of the largest or of the smallest element.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,6 @@
-// One of several results that a reduction makes from the same rows of its ranks.
+// CombinedPiece: where DeviceOps::combine_pieces (core/runtime/device_ops.h) writes one piece of
+// its result. combine_pieces reduces rows element by element over the ranks, and can write several
+// pieces, each from its own range of the elements of a row.
 #pragma once
 #include <cstdint>
 

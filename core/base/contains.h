@@ -5,7 +5,7 @@
 
 namespace shmap {
 
-// `value` is compared as the list's element type is compared with it, whatever the signs of both.
+// Compares with std::cmp_equal, so that elements and `value` may differ in signedness.
 template <class List, class T>
 bool contains(const List& list, T value) {
   return std::any_of(list.begin(), list.end(),

@@ -1,5 +1,6 @@
-// The counters behind include/shmap/counters.h. Each thread has a block of its own, so that a count
-// is a load and a store; reading sums the blocks.
+// The counters that include/shmap/counters.h reads. Each thread counts in a CounterBlock of its
+// own, so that counting takes a load and a store instead of an atomic addition; a reader sums the
+// blocks of all threads.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -43,8 +44,7 @@ inline void count(Counter which, std::int64_t n = 1,
   value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-// Takes back what this thread counts in a scope: for work that is recorded now, and runs and is
-// counted at each launch.
+// The counts of an UncountedScope. add() counts them again, on the calling thread.
 struct CounterDelta {
   std::int64_t values[kCounters] = {};
   void add() const {
@@ -53,6 +53,8 @@ struct CounterDelta {
       if (values[i] != 0) count(static_cast<Counter>(i), values[i], thread);
   }
 };
+// Takes back what this thread counts while the object lives: for work that a capture only records,
+// and that is counted at each launch of the graph instead (CounterDelta::add).
 class UncountedScope {
  public:
   UncountedScope() : block_(detail::counter_block()) {

@@ -18,17 +18,20 @@ class DiskCache {
  public:
   static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
-  // `kind` ends the names of the cache's files ("kernel"). Files of that kind use at most
-  // `most_bytes`: the least recently used ones are removed first. folder "": no cache.
+  // `kind` is the extension of the cache's file names ("kernel"). Files of that kind use at most
+  // `most_bytes`: the least recently used ones are removed first, and an entry that is larger alone
+  // is not stored. folder "": no cache.
   DiskCache(std::string kind, std::string folder, std::int64_t most_bytes = kMostBytes);
   // SHMAP_CACHE_DIR or, if unset, shmap in $XDG_CACHE_HOME or ~/.cache. "" where the variable is
   // "off" or none of these folders is defined.
   static std::string default_folder();
 
   const std::string& folder() const noexcept { return folder_; }  // "": no cache
-  // Sets `contents` to the contents that were last stored under that key; false, with `contents`
-  // unchanged, where no trusted entry exists. Uses no more memory than the file's size.
+  // Sets `contents` to the contents that were last stored under that key and returns true; returns
+  // false, and leaves `contents` unchanged, if no trusted entry exists. Uses no more memory than
+  // the file's size.
   bool load(std::string_view key, std::string* contents) const;
+  // Stores the contents under the key, in place of an earlier entry.
   void store(std::string_view key, std::string_view contents) const;
 
  private:

@@ -1,11 +1,12 @@
 // DraftFile: a file that gets its name only when it is complete.
 //
-// The file is created under a random name in its final folder. So the draft of a killed process
-// blocks no name, no other process can put a file or link where the next draft will be, and the
-// final rename stays within one file system. The process holds a lock on its draft. Drafts of this
-// user that no process has locked, and that were not written to for a minute, are left over from
-// dead processes; the next draft in that folder removes them. (A minute, because file systems
-// shared by several machines may not share locks.)
+// The file is created under a random name in its final folder. Therefore the draft of a killed
+// process does not occupy a name that anybody needs, no other process can put a file or link at the
+// name of the next draft in advance, and the final rename stays within one file system. The process
+// holds a lock on its draft. A draft of this user that no process has locked, and that was not
+// written to for a minute, is left over from a dead process; the process that creates the next
+// draft in that folder removes it. (The minute is needed because file systems shared by several
+// machines may not share locks.)
 #pragma once
 #include <sys/types.h>
 
@@ -21,23 +22,25 @@ namespace shmap {
 class DraftFile {
  public:
   // Creates a draft in the open folder, which stays open and belongs to the caller. `mode`: the
-  // permissions; those that the umask removes are granted only with `exact`. `what` begins the
-  // error messages: "npy file 'x.npy'". Throws Error where the system refuses.
+  // permissions, which the umask restricts unless `exact` is true. `what` begins the error
+  // messages: "npy file 'x.npy'". Throws Error where the system refuses.
   DraftFile(int folder, mode_t mode, bool exact, std::string what);
-  // Opens a draft that another process has created and will commit; this object only writes to it.
+  // Opens a draft that another process has created and will commit; this object only writes to the
+  // draft and never removes it. Throws Error where the system refuses.
   DraftFile(int folder, const std::string& name, std::string what);
   DraftFile(const DraftFile&) = delete;
   DraftFile& operator=(const DraftFile&) = delete;
   ~DraftFile();  // removes the file, unless it was committed
 
   int fd() const noexcept { return fd_.get(); }
-  const std::string& name() const noexcept {
-    return name_;
-  }  // in the folder, until it is committed
+  // The name of the draft in the folder; empty once it is committed, or if another process created
+  // it.
+  const std::string& name() const noexcept { return name_; }
   // Writes all bytes at that offset; throws Error where the system refuses. Several threads may
   // write at once, to disjoint ranges.
   void write(std::int64_t offset, const std::byte* src, std::int64_t count);
-  // Blocks until all bytes written so far would survive a loss of power.
+  // Blocks until all bytes written so far would survive a loss of power. Throws Error where the
+  // system refuses.
   void sync();
   // Renames the draft to `name` in the folder, replacing an existing file. `durable`: returns only
   // when the file and its name would survive a loss of power. Throws Error where the system
@@ -52,7 +55,8 @@ class DraftFile {
   std::string what_;
   std::string name_;  // empty once committed
   FileDescriptor fd_;
-  std::atomic<std::int64_t> behind_{0};  // bytes written since the disk was last told to start
+  // Bytes written since the transfer of written bytes to the disk was last started.
+  std::atomic<std::int64_t> behind_{0};
 };
 
 }  // namespace shmap

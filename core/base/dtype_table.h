@@ -1,6 +1,6 @@
-// The table of dtypes, from which names, file formats' names, dispatches and the like are made. The
-// public header <shmap/dtype.h> spells the enumeration and the sizes out, for its readers; a row
-// that disagrees with the header does not compile.
+// The table of dtypes, from which printed names, the names in file formats and the switches over
+// dtypes are generated. The public header <shmap/dtype.h> spells the enumeration and the sizes out,
+// for its readers; a row that disagrees with that header does not compile.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -8,9 +8,10 @@
 #include "shmap/dtype.h"
 #include "shmap/half.h"
 
-// In four parts by kind. A row: enumerator, C++ type of an element, name in jaxprs, NumPy's name,
-// type string of .npy files, name in .safetensors files (nullptr: these files cannot hold the
-// dtype); of a float also the bits of its stored mantissa (core/base/float_format.h).
+// The rows are in four lists, by kind of dtype. The columns are: the enumerator, the C++ type of an
+// element, the name in jaxprs, NumPy's name, the type string of .npy files, and the name in
+// .safetensors files (nullptr: these files cannot hold the dtype). Rows of floats also have the
+// number of stored mantissa bits (core/base/float_format.h).
 // clang-format off
 #define SHMAP_SIGNED_DTYPES(X) \
   X(i8,  std::int8_t,  "i8",  "int8",  "|i1", "I8")  \

@@ -1,7 +1,9 @@
-// From a dtype to the C++ type of its elements on the host, by the table of dtypes.
+// Calls a function template with the C++ type that the elements of a dtype have on the host, by the
+// table of dtypes.
 //
-// with_number(dtype, f) is f.template operator()<T>() for the element type T of `dtype`. A dtype
-// that is not among the function's gives a result without a value: nullptr, false, an empty struct.
+// with_number(dtype, f) returns f.template operator()<T>() for the element type T of `dtype`; the
+// other functions do the same for other sets of dtypes. For a dtype outside of its set a function
+// does not call f and returns a value-initialised result: nullptr, false, an empty struct.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -34,7 +36,7 @@ constexpr ElementResult<F> with_integer(DType dtype, F&& f) {
   }
 }
 
-// float16 and bfloat16 for the half types.
+// Floats; T is float16 for f16 and bfloat16 for bf16.
 template <class F>
 constexpr ElementResult<F> with_float(DType dtype, F&& f) {
   switch (dtype) {
@@ -44,8 +46,8 @@ constexpr ElementResult<F> with_float(DType dtype, F&& f) {
   }
 }
 
-// The types that a processor computes with in their stored form: integers, f32 and f64, and bool as
-// a byte of 0 or 1.
+// The dtypes that a processor computes with in their stored form: integers, f32, f64, and bool, for
+// which T is std::uint8_t (the values are 0 and 1).
 template <class F>
 constexpr ElementResult<F> with_native(DType dtype, F&& f) {
   switch (dtype) {

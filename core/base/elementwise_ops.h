@@ -1,5 +1,5 @@
-// The elementwise operations, a row each: primitives, the kernels of every backend, fused programs
-// and the functions of users are made from these rows.
+// The elementwise operations, one row for each. The primitives, the kernels of every backend, fused
+// programs and the functions that users call are generated from these rows.
 //
 //   X(name, domain, work, derivative)
 //
@@ -44,7 +44,7 @@ enum class Work : std::uint8_t { light, heavy };
   SHMAP_FLOAT_FUNCTIONS(X)
 // One operand; the result is bool.
 #define SHMAP_PREDICATE_OPS(X) X(is_finite, floats, light, steps)
-// Two operands of one dtype; the result has it too.
+// Two operands of one dtype, which is also the dtype of the result.
 #define SHMAP_BINARY_OPS(X)                                                                       \
   X(add, numbers, light, linear)   X(sub, numbers, light, linear)   X(mul, numbers, light, linear) \
   X(div, numbers, light, linear)   X(rem, numbers, heavy, smooth)   X(pow, numbers, heavy, smooth) \

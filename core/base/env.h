@@ -51,23 +51,23 @@ struct Variable {
   const char* forms;          // the accepted forms, for error texts; of a choice, one of its words
   const char* doc;
   double min, max;  // of integer, bytes, seconds
-  // Whether it must be the same in all processes of a job: it changes what programs compute or
-  // communicate.
+  // Whether the value must be the same in all processes of a job, because the variable changes what
+  // programs compute or communicate.
   bool same = false;
 };
 
 std::span<const Variable> table();
 
-// The value, or the default if the variable is unset or empty. Each function throws ValueError,
-// which quotes the value and names the accepted forms, if the value cannot be read. The kind must
-// match.
+// Each function returns the variable's value, or its default if the variable is unset or empty, and
+// throws ValueError, which quotes the value and names the accepted forms, if the value cannot be
+// read. The variable's kind must be the one that the function is for.
 std::string text(Var);      // for a text or a choice
 bool flag(Var);             // 0 1 false true off on no yes
 std::int64_t integer(Var);  // -1 if unset and without a default
 std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 if unset
 double seconds(Var);
-// "NAME=value", with the default where it is unset; flags as 0 or 1, so that equal texts are equal
-// settings.
+// "NAME=value", with the default value if the variable is unset. Flags are written as 0 or 1, so
+// that equal settings have equal texts.
 std::string setting(const Variable& variable);
 
 // Throws ValueError if the environment has a SHMAP_ variable that is not in the table (and names

@@ -15,9 +15,10 @@ extern std::atomic<bool> armed;
 Action reach(const char* point, int device);
 }  // namespace detail
 
-// Called by the code at the fault point of this name before it does its work, with its device or
-// memory space if it has one. If a fault is armed there and due: throws, stops the process or
-// sleeps; other actions are returned, for that code to perform.
+// Code with a fault point calls this function before it does its work, with the name of the fault
+// point, and with its device or memory space if it has one. If a fault is armed at that point and
+// is due, the function throws Error, stops the process or sleeps; other actions are returned, and
+// the calling code performs them. Any thread.
 inline Action point(const char* name, int device = -1) {
   if (!detail::armed.load(std::memory_order_relaxed)) [[likely]]
     return Action::none;
@@ -36,7 +37,7 @@ void arm(std::string_view text);
 // How often the point was reached since faults were last armed.
 std::int64_t reached(std::string_view point);
 
-// Arms faults for a scope.
+// Arms faults while the object lives; its destructor disarms all faults.
 class Scoped {
  public:
   explicit Scoped(std::string_view text) { arm(text); }

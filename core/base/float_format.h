@@ -1,5 +1,6 @@
 // The binary formats of the floating dtypes: a sign, an exponent, and a mantissa whose leading 1 is
-// not stored. All follow from the size of the dtype and its row's bits of mantissa.
+// not stored. All functions compute from the size of the dtype and the number of mantissa bits in
+// its row of core/base/dtype_table.h.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace shmap {
 // The floats of 16 bits, with which processors do not compute in their stored form.
 constexpr bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 
-// The functions below are of floats.
+// The functions below are for floating dtypes only.
 constexpr int mantissa_bits(DType t) {
 #define SHMAP_CASE(name, type, jaxpr, numpy, npy, safetensors, mantissa) \
   case DType::name:                                                      \
@@ -25,10 +26,11 @@ constexpr int mantissa_bits(DType t) {
 #undef SHMAP_CASE
 }
 constexpr int exponent_bits(DType t) { return 8 * itemsize(t) - 1 - mantissa_bits(t); }
-// What is added to an exponent where it is stored.
+// The number that the format adds to an exponent before it stores the exponent.
 constexpr int exponent_bias(DType t) { return (1 << (exponent_bits(t) - 1)) - 1; }
 
-// The bits of 1 and of infinity; those of a NaN are greater than those of infinity.
+// The bit patterns of 1 and of infinity. The bit pattern of a NaN without its sign bit is greater
+// than that of infinity.
 constexpr std::uint64_t one_bits(DType t) {
   return static_cast<std::uint64_t>(exponent_bias(t)) << mantissa_bits(t);
 }

@@ -12,8 +12,8 @@ class FreeRanges {
  public:
   static constexpr std::int64_t kNone = -1;
 
-  // The lowest free offset that is a multiple of `align` and has `size` bytes; these are no longer
-  // free. kNone where there is none.
+  // Allocates `size` bytes at the lowest possible offset that is a multiple of `align`, and returns
+  // that offset; kNone if no free range is large enough.
   std::int64_t take(std::int64_t size, std::int64_t align = 1) {
     for (auto it = ranges_.begin(); it != ranges_.end(); ++it) {
       const std::int64_t begin = it->first, end = begin + it->second;

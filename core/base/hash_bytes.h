@@ -1,7 +1,8 @@
 // hash_bytes: a fast hash of large data, the same in every process. It follows the XXH64 function
-// of Yann Collet's xxHash with seed 0, but pads the rest after the last whole word with zeros, so
-// that its values are not those of XXH64. Four sums that do not wait for each other take 8 bytes
-// each at a time. Not secure against deliberate collisions.
+// of Yann Collet's xxHash with seed 0, but pads the bytes after the last whole 8-byte word with
+// zeros, so that its values are not those of XXH64. Of each 32 bytes, four independent accumulators
+// take 8 bytes each, so that no accumulator waits for another. Not secure against deliberate
+// collisions.
 #pragma once
 #include <bit>
 #include <cstddef>

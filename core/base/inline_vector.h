@@ -1,4 +1,5 @@
-// InlineVector: a list that holds its first N elements itself, for argument lists on the hot path.
+// InlineVector: a list whose elements are inside the object if there are at most N, and otherwise
+// all on the heap; for argument lists on the hot path.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -7,8 +8,8 @@
 
 namespace shmap {
 
-// The size is set at construction. The elements are default-initialised; memory beyond them is not
-// touched.
+// The size is set at construction. The elements are default-initialised; memory inside the object
+// beyond the elements is not touched.
 template <class T, std::size_t N>
 class InlineVector {
  public:

@@ -9,8 +9,8 @@
 namespace shmap {
 
 // Base class of objects owned by Ref<T>. When the last Ref is destroyed, T::dispose() is called if
-// T has one; else the object is deleted as a T: if classes derive from T, it needs a virtual
-// destructor.
+// T has one; otherwise the object is deleted as a T, so that T needs a virtual destructor if
+// classes derive from it.
 class RefCounted {
  public:
   RefCounted() = default;

@@ -6,7 +6,8 @@
 
 namespace shmap {
 
-// The number of letters to insert, remove or exchange to turn one name into the other.
+// The least number of letters to insert, remove or replace to turn one name into the other
+// (Levenshtein distance).
 int edit_distance(std::string_view a, std::string_view b);
 
 // Returns " (did you mean 'rows'?)", or "" if no known name is similar. Two names are similar if

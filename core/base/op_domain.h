@@ -53,7 +53,8 @@ constexpr const char* domain_words(Domain domain) {
 // Called when a backend registers the kernels of the primitive of that name: throws Error if `has`
 // is false for a dtype of the domain.
 void check_kernels(const char* primitive, Domain domain, bool (*has)(DType dtype));
-// The same for a primitive whose kernel depends on the dtype of its result too, one of `outs`.
+// The same for a primitive whose kernel also depends on the dtype of its result, which is one of
+// `outs`.
 void check_kernels(const char* primitive, Domain domain, const std::vector<DType>& outs,
                    bool (*has)(DType in, DType out));
 

@@ -1,7 +1,8 @@
-// lax.pad in the form that the kernels of both backends take: `interior[d]` padding items between
-// neighbours along dim d, `low[d]` before them, and the rest of `padded[d]` after them. A negative
-// low cuts items off, and so does a `padded` that is too small. The arrays are row-major and
-// contiguous.
+// Padding: a call of pad (jax.lax.pad) in the form that the kernels of both backends take. Along
+// dim d, interior[d] padding elements are put between neighbouring elements, low[d] before the
+// first element, and the rest of padded[d] after the last one. A negative low[d] removes elements
+// at the start of the dim, and a padded[d] that is too small removes elements at its end. The
+// arrays are row-major and contiguous.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// The reductions and the cumulative operations, a row each: primitives, the kernels of every
+// The reductions and the cumulative operations, one row for each: primitives, the kernels of every
 // backend, fused programs and reducing collectives name an operation by the enumerators that are
 // made from these rows.
 #pragma once
@@ -10,8 +10,8 @@ namespace shmap {
 
 // X(name, domain, primitive): a reduction, the dtypes that it takes, and its primitive's name.
 //   sum, prod   f16 and bf16 are computed in f32 and rounded once; integers wrap in their dtype
-//   max, min    NaN if any element is
-//   any, all    bitwise or, bitwise and
+//   max, min    NaN if any element is NaN
+//   any, all    bitwise or (any), bitwise and (all)
 #define SHMAP_REDUCTIONS(X)     \
   X(sum, numbers, reduce_sum)   \
   X(prod, numbers, reduce_prod) \
@@ -22,7 +22,7 @@ namespace shmap {
 
 // X(name, domain): a cumulative operation, which is also its primitive's name.
 //   cumsum, cumprod  f16, bf16 and f32 are accumulated in f64; integers wrap in their dtype
-//   cummax, cummin   NaN from the first NaN on
+//   cummax, cummin   NaN from the first NaN element on
 //   cumlogsumexp     accumulated in f64
 #define SHMAP_CUMULATIVES(X) \
   X(cumsum, numbers)         \

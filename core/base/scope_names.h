@@ -16,9 +16,9 @@ void leave_scope() noexcept;
 // The open scopes of this thread, outermost first: "layer/attention"; "" where none is open.
 std::string current_scope();
 
-// The line in the open scopes; unchanged where none is open. Scopes that the line had before become
-// inner ones. At most 65536 pairs of a file and a scope are distinguished; lines of further pairs
-// stay unchanged.
+// Returns the source line, put into the open scopes of this thread; the line itself if no scope is
+// open. Scopes that the line already had become the inner ones. At most 65536 pairs of a file and a
+// scope are distinguished; lines of further pairs stay unchanged.
 SourceLine in_current_scope(SourceLine line);
 // The line with the scopes of `outer` as its outer scopes.
 SourceLine in_scope_of(SourceLine outer, SourceLine line);
@@ -27,8 +27,8 @@ std::string scope_of(SourceLine line);
 // The scope `outer/inner`; `inner` alone where it already begins with `outer`.
 std::string joined_scopes(const std::string& outer, const std::string& inner);
 
-// While the object lives, this thread has no open scopes: for traced programs that are used again
-// from other scopes.
+// While the object lives, this thread has no open scopes: for the tracing of a program that is used
+// again from other scopes.
 class ScopesHidden {
  public:
   ScopesHidden() noexcept;
@@ -40,8 +40,8 @@ class ScopesHidden {
   std::string hidden_;
 };
 
-// While the object lives, this thread is also in the scopes of that line: for the programs inside
-// an equation.
+// While the object lives, the scopes of that source line are open on this thread, inside of those
+// that were open before: for the programs in the parameters of an equation.
 class ScopesOf {
  public:
   explicit ScopesOf(SourceLine line);

@@ -6,9 +6,9 @@
 namespace shmap {
 
 // While the object lives, the calling thread has all signals blocked; a thread that it starts
-// inherits this for good. The program's handlers thus run on the program's threads, never in the
-// middle of a kernel. Not blocked are signals raised by an instruction, and those of debuggers and
-// profilers, which must reach the thread concerned.
+// meanwhile inherits this and keeps the signals blocked. The program's handlers thus run on the
+// program's threads, never in the middle of a kernel. Not blocked are signals raised by an
+// instruction, and those of debuggers and profilers, which must reach the thread concerned.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -13,8 +13,8 @@
 
 namespace shmap {
 
-// Treatment of a slice that is not inside the array. clip: moves it inside. fill_or_drop: fills
-// it (gather) or drops it (scatter) as a whole.
+// What happens to a slice that is not wholly inside the array. clip: the slice is moved inside.
+// fill_or_drop: gather fills the whole slice, and scatter drops the whole slice.
 enum class IndexMode : std::uint8_t { clip, fill_or_drop };
 
 // X(kind, primitive): how scatter combines an update with the array's element, and the primitive
@@ -30,11 +30,12 @@ enum class IndexMode : std::uint8_t { clip, fill_or_drop };
 enum class ScatterKind : std::uint8_t { SHMAP_SCATTERS(SHMAP_ENUMERATOR) };
 #undef SHMAP_ENUMERATOR
 
-// The names are those of gather, with those of scatter in parentheses.
+// The fields have the names that gather uses; the names that scatter uses are in parentheses.
 struct SliceDims {
   IntList offset_dims;           // sorted (update_window_dims)
   IntList collapsed_slice_dims;  // sorted (inserted_window_dims)
-  // the array's dim of each entry of an index vector (scatter_dims_to_operand_dims)
+  // for each entry of an index vector, the dim of the array that the entry indexes
+  // (scatter_dims_to_operand_dims)
   IntList start_index_map;
   IntList operand_batching_dims, indices_batching_dims;
 };

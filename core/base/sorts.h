@@ -1,5 +1,5 @@
-// Sorts along one dim, and the k largest along the last dim, as calls describe them to the kernels
-// of both backends. Arrays are row-major and contiguous.
+// Descriptions of calls, which the kernels of both backends take: a sort along one dim, and the
+// search for the k largest elements along the last dim. Arrays are row-major and contiguous.
 //
 // Order: -0 equals 0; every NaN comes after everything else and equals every other NaN; false
 // before true. Always stable.
@@ -17,7 +17,8 @@ struct SortOperand {
   void* out = nullptr;
 };
 
-// All operands have these extents, and are sorted together by the first num_keys of them.
+// All operands have the shape [outer, len, inner] and are sorted together along `len`; the first
+// num_keys operands are the keys.
 struct Sort {
   std::int64_t outer = 0, len = 0, inner = 1;  // len < 2^31
   int num_keys = 1;

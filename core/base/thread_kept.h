@@ -5,8 +5,8 @@
 namespace shmap {
 
 // The calling thread's T, which is made at its first use and destroyed when the thread ends. Unlike
-// a thread_local T, it may still be used after that by destructors of static variables at exit: it
-// is then made again and never destroyed. Each Tag has its own object.
+// a thread_local T, the object may still be used after the end of its thread, by destructors of
+// static variables at exit: it is then made again and never destroyed. Each Tag has its own object.
 template <class T, class Tag = T>
 T& kept_by_thread() {
   static constinit thread_local T* kept = nullptr;

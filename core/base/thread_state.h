@@ -1,6 +1,6 @@
-// The state of each thread for the lower floors, in one variable: in a library that may be loaded
-// while the process runs, each access to a thread-local variable takes some 13 instructions, so an
-// operation looks the variable up once and passes it on.
+// ThreadState: what the lower floors keep for each thread and need often, in one variable. In a
+// library that may be loaded while the process runs, each access to a thread-local variable takes
+// some 13 instructions, so an operation looks the variable up once and passes a reference to it on.
 #pragma once
 
 namespace shmap::detail {
@@ -9,11 +9,11 @@ class CaptureMemory;  // core/device/plan_memory.h
 struct CounterBlock;  // core/base/counters.h
 
 struct ThreadState {
-  const char* task = nullptr;        // name of the task that this thread runs
-  void* capture = nullptr;           // the capture of this thread
-  CaptureMemory* memory = nullptr;   // memory for allocations while it captures
+  const char* task = nullptr;        // name of the task that this thread runs; null: none
+  void* capture = nullptr;           // the open capture of this thread; null: none
+  CaptureMemory* memory = nullptr;   // allocator of this thread's captures; null: allocating throws
   CounterBlock* counters = nullptr;  // null until the thread first counts
-  bool stops_devices = false;        // the main thread: stops the devices when it ends
+  bool stops_devices = false;        // stop_when_main_ends() was called on this thread
 };
 // No TLS model is given: "initial-exec" would be faster, but dlopen could then fail to load the
 // library.

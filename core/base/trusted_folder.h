@@ -25,12 +25,13 @@ class TrustedFolder {
 
   // The file of that name, open for reading; empty where it does not exist or cannot be trusted.
   FileDescriptor open(const std::string& name) const;
-  // Reads the whole contents; false where open() returns no file, the file is larger than
-  // `most_bytes`, or reading fails.
+  // Reads the whole contents; returns false, and may have changed `contents`, where open() returns
+  // no file, the file is larger than `most_bytes`, or reading fails.
   bool read(const std::string& name, std::int64_t most_bytes, std::string* contents) const;
   // Replaces the file atomically (core/base/draft_file.h), mode 0600: readers, also in other
   // processes, see the old contents or the new ones. Throws Error where the system refuses.
   void write(const std::string& name, std::string_view contents) const;
+  // Removes the file; errors are ignored, here and in touch().
   void remove(const std::string& name) const noexcept;
   // Sets the file's time of last use to now.
   void touch(const std::string& name) const noexcept;

@@ -7,9 +7,9 @@ namespace shmap {
 // Prints a message to stderr, or passes it to the warning handler. Any thread; never throws.
 void warn(std::string_view message) noexcept;
 
-// Installs a handler for later warnings; null restores printing to stderr. Any thread.
+// Installs a handler for later warnings and returns the previous one; null restores printing to
+// stderr. Any thread.
 using WarningHandler = void (*)(std::string_view message) noexcept;
-WarningHandler set_warning_handler(WarningHandler handler) noexcept;  // returns the previous
-                                                                      // handler
+WarningHandler set_warning_handler(WarningHandler handler) noexcept;
 
 }  // namespace shmap

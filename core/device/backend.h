@@ -30,7 +30,7 @@ struct LocalDevice {
   int index;           // among the backend's devices
   MemorySpace* space;  // its own, or shared with other devices
   Stream* compute;
-  Stream* compute2;  // for work that alternates between two queues
+  Stream* compute2;  // a second compute stream, for work that alternates between two queues
   Stream* comm;
 };
 
@@ -39,9 +39,9 @@ inline bool in_task(const detail::ThreadState& thread = detail::thread_state) no
   return thread.task != nullptr;
 }
 
-// The lock of code that enqueues. A task may run on a thread that holds this lock (a task that runs
-// at once, or one that a waiting thread runs), so locking it inside of a task throws Error instead
-// of deadlocking.
+// The mutex that a thread holds while it enqueues tasks. A task may run on a thread that already
+// holds the mutex (a task that runs at once, or one that a waiting thread runs), so lock() inside
+// of a task throws Error instead of deadlocking.
 class SubmitMutex {
  public:
   void lock() {
@@ -65,12 +65,14 @@ class Backend {
   // Buffer::quiet() allows.
   bool host_addressable() const noexcept { return row_of(kind()).host_memory; }
   virtual std::span<const LocalDevice> devices() const noexcept = 0;
-  // The number of the hardware device, as its own interface counts (CUDA's ordinal).
+  // The number of the hardware device behind that local device, in the numbering of its own
+  // interface (CUDA's ordinal).
   virtual int native_number(int /*index*/) const noexcept { return 0; }
   virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
 
-  // Held while a whole step is enqueued for all devices, so that steps of two threads don't
-  // interleave. Tasks cannot lock it, so a thread that holds it may wait for tasks.
+  // A thread holds the submit mutex while it enqueues a whole step for all devices, so that the
+  // steps of two threads don't interleave. Tasks cannot lock the mutex, so a thread that holds it
+  // may wait for tasks.
   SubmitMutex& submit_mutex() noexcept { return submit_mutex_; }
 
   // Enqueues one task into several streams (a collective over local devices): the task starts after
@@ -79,9 +81,10 @@ class Backend {
   virtual Event enqueue_group(std::span<Stream* const> streams, const Task& task,
                               std::span<const Event> waits) = 0;
 
-  // Whether each of the streams would run a task of that cost, which waits for nothing, before
-  // enqueue() returns (Stream::runs_at_once, Stream::overtakes). May be false where each would. The
-  // caller holds the submit mutex. `thread`: the state of the calling thread.
+  // Whether every stream of the backend would run a task of that cost, if the task waits for
+  // nothing, before enqueue() returns (Stream::runs_at_once, Stream::overtakes). May return false
+  // although every stream would. The caller holds the submit mutex. `thread`: the state of the
+  // calling thread.
   virtual bool all_run_at_once(std::int64_t /*cost_ns*/,
                                const detail::ThreadState& /*thread*/) const noexcept {
     return false;
@@ -89,9 +92,11 @@ class Backend {
 
   // Between begin_capture and end_capture, what this thread enqueues is recorded and not run.
   // Events returned meanwhile may only be used as waits of later captured tasks, and count as done
-  // after the capture. Waiting, synchronising, allocating, and enqueueing a task with a wait that
-  // is neither captured nor done throw Error. Other threads are not affected. The caller does not
-  // hold the submit mutex.
+  // after the capture. On this thread, waiting, synchronising, allocating without a rehearsal or a
+  // layout (core/device/plan_memory.h), and enqueueing a task with a wait that is neither captured
+  // nor done throw Error. Other threads are not affected. begin_capture throws Error if this thread
+  // captures already or runs a task, and DeviceError after fork(). The caller does not hold the
+  // submit mutex.
   virtual void begin_capture() = 0;
   virtual Ref<Graph> end_capture() = 0;
   virtual int captured() const noexcept = 0;  // the number of tasks in this thread's capture so far

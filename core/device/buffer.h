@@ -17,11 +17,12 @@ namespace detail {
 struct PlannedPart;  // additional data of a buffer in a captured program: core/device/plan_memory.h
 }
 
-// Owned through BufferRef. After the last owner is gone, the memory returns to its space when the
-// buffer's definition and all its uses are done. A pending task therefore needs only addresses, and
-// no owner; use_count() == 1 means that only one array can name the buffer. (Before writing to the
-// buffer in place, wait for uses() too: earlier readers may still be running.) def(), add_use() and
-// uses() are called under the backend's submit mutex, or by the sole owner.
+// A buffer is owned through BufferRefs. After the last owner is gone, the memory returns to its
+// space when the buffer's definition and all its uses are done. A pending task therefore needs only
+// the buffer's address and is not an owner, and use_count() == 1 means that only one array can name
+// the buffer. (A task that writes to the buffer in place must wait for uses() too: earlier readers
+// may still be running.) def(), add_use() and uses() are called with the backend's submit mutex
+// held, or by the sole owner.
 class Buffer : public RefCounted {
  public:
   void* data() const noexcept { return data_; }
@@ -33,15 +34,15 @@ class Buffer : public RefCounted {
   // task.
   Event& def() noexcept { return def_; }
   const Event& def() const noexcept { return def_; }
-  // Notes a use: the event of a task that reads the buffer and has been enqueued. Uses that are
-  // done are dropped when others are added.
+  // Adds a use: the event of a task that reads the buffer and has been enqueued. When uses are
+  // added, earlier ones that are done may be dropped.
   void add_use(Event use);
-  // The uses that may be pending. Valid until the next add_use.
+  // The uses that may be pending. The span is valid until the next add_use or clear_uses.
   std::span<const Event> uses() const noexcept {
     return {more_uses_.empty() ? few_uses_ : more_uses_.data(), n_uses_};
   }
   void clear_uses() noexcept;
-  // Whether no definition and no use was ever pending, or all have been forgotten.
+  // Whether the buffer has no events: none was ever pending, or all have been dropped.
   bool untouched() const noexcept { return def_.record() == nullptr && n_uses_ == 0; }
   // Whether the definition and all uses are done, so that the host may access the memory.
   bool quiet() const noexcept { return untouched() || all_done(); }
@@ -53,7 +54,7 @@ class Buffer : public RefCounted {
     return deleter_ == nullptr && use_count() == owners;
   }
 
-  void dispose() noexcept;  // by Ref: returns the memory to the space
+  void dispose() noexcept;  // called by Ref: returns the memory to the space
 
  private:
   friend class BufferChain;
@@ -84,8 +85,9 @@ class Buffer : public RefCounted {
 
 using BufferRef = Ref<Buffer>;
 
-// Buffers of one space and one size class, on which no work is pending and which nobody owns: they
-// are taken from the space's cache together (MemorySpace::take_cached), or given back together.
+// A list of buffers of one space and one size class, on which no work is pending and which nobody
+// owns. A chain is filled from the space's cache at once (MemorySpace::take_cached), or collects
+// buffers that its destructor gives back to the space at once.
 class BufferChain {
  public:
   BufferChain() = default;
@@ -122,7 +124,7 @@ class BufferChain {
   void give_back() noexcept;
 
   Buffer* head_ = nullptr;  // linked by next_; the last one's is null
-  Buffer* last_ = nullptr;  // of the buffers that were given up
+  Buffer* last_ = nullptr;  // where give_up() appends
 };
 
 }  // namespace shmap

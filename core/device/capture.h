@@ -1,5 +1,5 @@
-// The record of a capture that every backend keeps: its tasks, the order between them, and their
-// events.
+// CaptureLog: what every backend records during a capture: the tasks, the order between them, and
+// their events.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ class CapturedEvent final : public Completion {
  public:
   CapturedEvent(const void* capture, std::int32_t index) noexcept
       : Completion(capture), index_(index) {}
-  void block() override;  // throws
+  void block() override;  // throws Error
   std::int32_t index() const noexcept { return index_; }
   void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
 
@@ -27,11 +27,11 @@ class CapturedEvent final : public Completion {
   const std::int32_t index_;
 };
 
-// A task of a capture, in streams of a backend's type.
+// A captured task. StreamType: the backend's class of streams.
 template <class StreamType>
 struct CapturedTask {
   using Streams = StreamType;
-  Task task;  // without `drop` where the capture does not own the args, or no longer does
+  Task task;  // `drop` is null unless the capture owns the args
   std::vector<StreamType*> streams;
   std::vector<std::int32_t> before;  // indices of its direct predecessors, ascending, each once
   Ref<CapturedEvent> event;
@@ -75,8 +75,9 @@ class CaptureLog {
     return all;
   }
 
-  // Makes the next entry but `ahead`: after the last tasks of its streams and after `waits`; throws
-  // as add_captured_waits does. The caller keeps the args.
+  // Makes the entry that will be appended after `ahead` entries which the caller has made but not
+  // yet appended. Its task runs after the last appended tasks of its streams and after `waits`.
+  // Throws as add_captured_waits does. The caller remains the owner of the args.
   Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
              std::size_t ahead = 0) const {
     Entry e;
@@ -107,8 +108,8 @@ class CaptureLog {
     return Event(entries_.back().event);
   }
 
-  // Makes an entry, calls record(entry), in which the backend handles it, and appends it. Takes
-  // ownership of the args in every case.
+  // Makes an entry, calls record(entry), by which the backend adds its own data, and appends the
+  // entry. Takes ownership of the args in every case, also when it throws.
   template <class Record>
   Event add(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
             Record record) {
@@ -125,7 +126,8 @@ class CaptureLog {
     return event;
   }
 
-  // The event of the stream's last task, as Stream::record.
+  // The event of the last task that was captured in the stream, for Stream::record; a done Event if
+  // there is none.
   Event record(const StreamType& stream) const {
     const auto known = std::ranges::find(last_, &stream, &Last::stream);
     return known == last_.end() ? Event()
@@ -138,7 +140,7 @@ class CaptureLog {
     std::int32_t index;
   };
   std::vector<Entry> entries_;
-  std::vector<Last> last_;  // by stream; the streams that were used
+  std::vector<Last> last_;  // the last task of each stream that was used
 };
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// The kinds of devices: one row a kind, with what code outside of a backend's own folder has to
-// know of it. A new backend adds an enumerator to DeviceKind and a row here.
+// The kinds of devices: one row for each kind, with what code outside of a backend's own folder has
+// to know about the kind. A new backend adds an enumerator to DeviceKind and a row here.
 #pragma once
 #include <cstdint>
 #include <iterator>
@@ -13,17 +13,18 @@ struct DeviceKindRow {
   const char* spelled;     // in SHMAP_DEVICES and in messages
   const char* class_name;  // of a printed Device
   const char* drawn;       // in pictures of shardings
-  // Whether the host reads and writes the memory of the devices, and the devices' kernels the
-  // host's memory.
+  // Whether the host can access the memory of the devices, and the devices' kernels can access the
+  // memory of the host.
   bool host_memory;
   // Whether SHMAP_DEVICES chooses devices by their numbers ("cuda:0,1"); otherwise it says how many
   // there are ("cpu:8").
   bool by_number;
-  // The DLDeviceType of the devices' memory, and of other memory that the devices read as theirs.
+  // DLDeviceTypes: of the devices' memory, and of other memory that the devices can read like their
+  // own.
   std::int32_t dlpack, dlpack_too;
 };
 
-// By enumerator.
+// In the order of the enumerators.
 inline constexpr DeviceKindRow kDeviceKindRows[] = {
     {DeviceKind::cpu, "cpu", "CpuDevice", "CPU", true, false, 1, 3},     // kDLCPU, kDLCUDAHost
     {DeviceKind::cuda, "cuda", "CudaDevice", "GPU", false, true, 2, 13}  // kDLCUDA, kDLCUDAManaged

@@ -31,19 +31,22 @@ class Completion : public RefCounted {
   // Whether the task is on a compute stream. False for copies between devices and the like: a
   // device that waits for such a task before it computes may be idle meanwhile.
   virtual bool on_compute_stream() const noexcept { return true; }
-  // The error has been thrown to a caller: synchronize() need not report it again.
+  // Notes that the error has been thrown to a caller, so that synchronize() need not report it
+  // again.
   virtual void mark_reported() noexcept {}
-  const void* owner() const noexcept { return owner_; }  // the executor that completes it
+  // The executor that completes the task, or the capture that recorded the task.
+  const void* owner() const noexcept { return owner_; }
 
  protected:
   explicit Completion(const void* owner) noexcept : owner_(owner) {}
-  static constexpr std::uint32_t kWaiter = 4;  // a thread sleeps until it is done
+  static constexpr std::uint32_t kWaiter = 4;  // a thread sleeps until the task is done
   std::atomic<std::uint32_t> word_{pending};
   std::exception_ptr error_;
   const void* owner_;
 };
 
-// A small handle. A default-constructed Event is done, and costs nothing to copy.
+// A small handle to a Completion. A default-constructed Event has none: it is done, and costs
+// nothing to copy.
 class Event {
  public:
   Event() = default;
@@ -57,9 +60,9 @@ class Event {
   bool failed() const noexcept {
     return record_.get() != nullptr && record_->query() == Completion::failed;
   }
-  // Blocks until done, while this thread runs tasks that are ready, and rethrows the task's error
-  // at each call. Throws Error while this thread captures or runs a task, and DeviceError after
-  // SHMAP_COLLECTIVE_TIMEOUT_SEC. Any thread.
+  // Blocks until the task is done; meanwhile this thread may run other tasks that are ready.
+  // Rethrows the error of a failed task, at each call. Throws Error while this thread captures or
+  // runs a task, and DeviceError after SHMAP_COLLECTIVE_TIMEOUT_SEC. Any thread.
   void wait() const;
   // The task's error, or null.
   std::exception_ptr error() const noexcept { return failed() ? record_->error() : nullptr; }

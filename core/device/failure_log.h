@@ -22,10 +22,12 @@ class FailureLog {
  public:
   // `note` is appended to each error's text.
   explicit FailureLog(std::string note);
-  // The failure of a task that threw `error`. Where there is no memory to store the error, returns
-  // a failure that says so and was allocated in advance.
+  // Returns the failure of a task that threw `error`, and keeps it for rethrow_unreported() unless
+  // kMaxKept unreported failures are kept already. If there is no memory to store the error,
+  // returns a failure that says so and was allocated in advance.
   Ref<Failure> add(std::exception_ptr error) noexcept;
-  // Rethrows the first failure that has not been reported, and forgets all failures.
+  // Rethrows the first failure that has not been reported, if there is one, and forgets all
+  // failures.
   void rethrow_unreported();
 
  private:

@@ -1,5 +1,5 @@
-// After fork(), the child has locks and no worker threads: uses of the runtime in the child throw
-// an error instead of hanging.
+// After fork(), the child process has locks that may be held by threads which it does not have, and
+// it has no worker threads: uses of the runtime in the child throw DeviceError instead of hanging.
 #pragma once
 #include <atomic>
 
@@ -9,7 +9,8 @@ namespace detail {
 extern std::atomic<bool> forked_after_use;
 }
 
-// Notes this process as the parent: children that it forks from now on count as forked. Idempotent.
+// From now on, processes that this process forks count as forked. Idempotent. Throws DeviceError
+// where there is no memory.
 void watch_forks();
 
 // True in a child that was forked after the runtime started.

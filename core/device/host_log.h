@@ -18,8 +18,8 @@ struct MemorySample {
   int space;
   std::int64_t at_ns, bytes;
 };
-// A task has begun an exchange. Space, number and round are the same in all processes that take
-// part.
+// Notes that a task has begun an exchange between processes. `space`, `number` and `round` are the
+// same in all processes that take part.
 struct ExchangeNote {
   const char* name;  // of the task
   std::int64_t at_ns;
@@ -45,6 +45,7 @@ void log_host_span(const char* kind, std::string name, std::int64_t begin_ns,
 void log_memory(int space, std::int64_t bytes) noexcept;
 void log_exchange(const ExchangeNote& note) noexcept;
 
+// Starts an empty log.
 void start_host_log();
 HostEvents stop_host_log();  // in order of recording
 

@@ -29,28 +29,32 @@ class MemorySpace {
   int id() const noexcept { return id_; }
   const std::string& name() const noexcept { return name_; }
 
-  // Uninitialised memory, 64-byte aligned, without events; 0 bytes give a valid address too. Near
-  // the limit, it may wait for pending work and return cached blocks to the system. Throws
-  // OutOfMemory; ValueError for bytes < 0; Error while this thread captures without a rehearsal or
-  // a layout (core/device/plan_memory.h). Taking a cached block costs some 20 ns.
+  // Uninitialised memory, 64-byte aligned, without events; an allocation of 0 bytes has a valid
+  // address too. Near the limit, or while many freed bytes are pending, the call may block until
+  // pending work is done, and may return cached blocks to the system; in a task it never blocks.
+  // Throws OutOfMemory; ValueError for bytes < 0; Error while this thread captures without a
+  // rehearsal or a layout (core/device/plan_memory.h); DeviceError after fork(). Taking a cached
+  // block costs some 20 ns.
   //
   // For::tasks: a space whose tasks are ordered on the device may return memory that was freed with
   // work pending; that work appears as uses() of the new buffer. `thread`: the state of the calling
   // thread.
   BufferRef allocate(std::int64_t bytes, For whom = For::anybody,
                      const detail::ThreadState& thread = detail::thread_state);
-  // Takes up to `count` buffers of that size from the cache, for allocations that need no more than
-  // that; where the chain ends, or is empty, allocate() gets the others. Of buffers that were given
-  // back together the first one comes first. `chain` must be empty.
+  // Moves up to `count` buffers of that size from the cache to `chain`, which must be empty, for
+  // allocations of at most `bytes` bytes. There may be fewer, or none: the caller then calls
+  // allocate() for the others. Buffers that were given back together keep their order. Never blocks
+  // for pending work.
   void take_cached(std::int64_t bytes, std::uint32_t count, BufferChain& chain,
                    const detail::ThreadState& thread = detail::thread_state);
   // Wraps memory that the space does not own. The memory must stay valid until deleter(context) is
-  // called, which happens after the last owner is gone and the pending work is done. It does not
-  // count as in use, and is never written to. The deleter must not be null.
+  // called, which happens after the last owner is gone and the pending work is done. Wrapped memory
+  // does not count as in use, and is never written to. The deleter must not be null. Throws
+  // DeviceError after fork().
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
 
-  // In use, rounded to size classes; freed memory counts until its pending work is done.
+  // Bytes in use, rounded to size classes; freed memory counts until its pending work is done.
   std::int64_t bytes_in_use() noexcept;
   std::int64_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
   std::int64_t cached_bytes() const noexcept { return cached_.load(std::memory_order_relaxed); }
@@ -68,8 +72,9 @@ class MemorySpace {
 
  protected:
   // To be called by the constructor of a derived space: memory that was freed with work pending may
-  // be allocated for tasks before that work is done. max_pending: how many bytes may be pending
-  // before an allocation takes a block whose work ends last, or waits.
+  // be allocated for tasks before that work is done. max_pending: the number of freed bytes that
+  // may be pending; beyond it an allocation takes a pending block although the block's work is on
+  // any stream (see take_pending), or waits.
   void reuse_pending(std::int64_t max_pending) noexcept {
     reuses_pending_ = true;
     max_pending_ = max_pending;
@@ -85,7 +90,7 @@ class MemorySpace {
   static constexpr int kClasses = 8 * 48;
 
   void give_back(Buffer* buffer) noexcept;                    // its last owner is gone
-  void give_back_done(Buffer* first, Buffer* last) noexcept;  // those of a chain
+  void give_back_done(Buffer* first, Buffer* last) noexcept;  // the buffers of a chain
   // Puts buffers of one size class, linked by next_, into the cache. No work on them is pending.
   void release_locked(Buffer* first, Buffer* last) noexcept;
   // Polls the head of the pending list. Returns wrapped buffers, which are to be destroyed without
@@ -94,7 +99,8 @@ class MemorySpace {
   BufferRef allocate_captured(std::int64_t bytes);
   Buffer* take_fresh(std::int64_t bytes, int size_class, For whom);
   // The oldest pending block of these classes whose work is on compute streams or, with `any`, on
-  // any stream; null where there is none. Its events become uses of the new buffer.
+  // any stream; null where there is none among the oldest blocks of the list. Its events become
+  // uses of the new buffer.
   Buffer* take_pending(int first_class, int last_class, bool any);
   bool wait_for_pending();  // waits for the oldest pending block; false where there is none
   void destroy(Buffer* buffer) noexcept;
@@ -111,8 +117,8 @@ class MemorySpace {
   // When more freed bytes than this are still pending, allocation waits: it limits how far a caller
   // can run ahead of the devices.
   std::int64_t max_pending_ = std::int64_t{256} << 20;
-  mutable SpinLock lock_;            // guards all members below; atomics are for reading without it
-  std::unique_ptr<Buffer*[]> free_;  // by class; made at first use: there may be 4096 spaces
+  mutable SpinLock lock_;            // guards all members below; atomics may be read without it
+  std::unique_ptr<Buffer*[]> free_;  // by class; made at the first use: there may be 4096 spaces
   Buffer* pending_head_ = nullptr;   // freed with work pending, oldest first
   Buffer* pending_tail_ = nullptr;
   Buffer* all_ = nullptr;

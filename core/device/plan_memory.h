@@ -19,10 +19,10 @@
 //     graph = capture.end();
 //   }
 //
-// Both scopes belong to their thread, on which their buffers must also be released. A scope may
-// contain several captures (segments); allocations between these captures are ordinary ones. The
-// allocations of a scope do not count in counters() or as bytes in use; the slabs and output sets
-// do, where they are allocated.
+// Each of the two scopes belongs to the thread that makes it, and buffers that were allocated in
+// the scope must be released on that thread. A scope may contain several captures (segments);
+// allocations between these captures are ordinary ones. The allocations of a scope do not count in
+// counters() or as bytes in use; the slabs and output sets do, where they are allocated.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -42,7 +42,8 @@ struct Allocation {
   std::int64_t bytes;  // as requested
   std::int64_t born;
   std::int64_t died;  // exclusive; kNever where it is alive at the end of the program
-  // If later than `died`: the time until which its bytes should stay unused, if there is room.
+  // If later than `died`: the time until which no other allocation should get the bytes, if there
+  // is room.
   std::int64_t kept = 0;
   // If not 0: the allocation goes into a slab of at most `apart` bytes (place_apart).
   std::int64_t apart = 0;
@@ -63,13 +64,13 @@ struct MemoryLayout {
   struct Allocation {
     MemorySpace* space;
     std::int64_t bytes;   // as requested
-    std::int64_t offset;  // in the slab of its space; or kEscapes
+    std::int64_t offset;  // in its slab; kEscapes where it escapes
     std::int32_t slab;    // index in slabs; -1 where it escapes
   };
   // First one slab for each space that needs one, in the order of first allocation; then the slabs
   // of allocations that are placed apart, any number for each space.
   std::vector<Slab> slabs;
-  std::vector<Allocation> places;  // one entry for each allocation, in their order
+  std::vector<Allocation> places;  // one for each allocation of the tape, in the tape's order
   std::int64_t escapes = 0;        // how many allocations escape
 
   // The indices of the allocations that escape, in order: an output set has a buffer for each of
@@ -79,14 +80,14 @@ struct MemoryLayout {
   static std::int64_t rounded(std::int64_t bytes) noexcept;
 };
 
-// Two allocations share bytes only where one died before the other was born, or when it was born.
-// Bytes that should stay unused for longer (Allocation::kept) do so where they fit into the slab
-// that the lives alone need, if at least half of them fit. Else all of them stay unused, and the
-// slab is larger.
-// Allocations that are placed apart stay unused for as long as they should.
-// Deterministic: equal tapes give equal layouts. Takes milliseconds for thousands of allocations;
-// beyond that, time grows linearly with the number of short-lived allocations and quadratically
-// with those that live during hundreds of others.
+// Two allocations share bytes only where one of them died before the other was born, or at that
+// time. Some bytes should stay unused after their allocation has died (Allocation::kept). If at
+// least half of these bytes can do so in a slab of about the size that the lifetimes alone need,
+// those that fit stay unused. Otherwise all of them stay unused, and the slab is larger. The bytes
+// of allocations that are placed apart always stay unused until Allocation::kept. Deterministic:
+// equal tapes give equal layouts. Takes milliseconds for thousands of allocations; beyond that,
+// time grows linearly with the number of short-lived allocations and quadratically with those that
+// live during hundreds of others.
 MemoryLayout plan_layout(std::span<const Allocation> tape);
 
 namespace detail {
@@ -102,8 +103,8 @@ class CaptureMemory : public RefCounted {
   // See keep_until_now() and place_apart().
   virtual void keep(std::int64_t /*index*/) noexcept {}
   virtual void place_apart(std::int64_t /*index*/, std::int64_t /*most*/) noexcept {}
-  // The last owner of the index-th buffer is gone. The buffer still has its events, unless all are
-  // done.
+  // Called when the last owner of the index-th buffer is gone. The buffer still has its events,
+  // unless all are done.
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
 };
 
@@ -111,14 +112,15 @@ class CaptureMemory : public RefCounted {
 struct PlannedPart {
   Ref<CaptureMemory> owner;  // null for a proxy
   std::int64_t index = -1;   // among the owner's allocations
-  BufferRef behind;          // the ordinary buffer whose memory it has, or null
+  BufferRef behind;          // the ordinary buffer whose memory this one has, or null
 
   static BufferRef make(MemorySpace& space, void* data, std::int64_t bytes, PlannedPart part);
   static void let_go(Buffer& buffer) noexcept;
   static const PlannedPart* of(const Buffer& buffer) noexcept { return buffer.planned_; }
 };
 
-// Installs a CaptureMemory for this thread while it is alive: allocate() finds it. Scopes nest.
+// While the scope is alive, MemorySpace::allocate() calls its CaptureMemory in captures of this
+// thread. Scopes nest.
 class CaptureMemoryScope {
  public:
   CaptureMemoryScope(const CaptureMemoryScope&) = delete;
@@ -136,22 +138,22 @@ class CaptureMemoryScope {
 
 }  // namespace detail
 
-// While it is alive, each allocation in a capture of this thread returns a buffer with a unique
-// address that must not be read or written, and is recorded on the tape.
+// While a MemoryRehearsal is alive, each allocation in a capture of this thread is recorded on the
+// tape, and returns a buffer with a unique address that must not be read or written.
 class MemoryRehearsal : public detail::CaptureMemoryScope {
  public:
   MemoryRehearsal();
   ~MemoryRehearsal();
-  // Returns the tape; to be called once. Allocations that are alive now escape. Later allocations
-  // throw Error.
+  // Returns the tape; a second call throws Error. Allocations that are alive now escape. Later
+  // allocations throw Error.
   std::vector<Allocation> finish();
 };
 
-// While it is alive, the k-th allocation of this thread's captures gets the memory of entry k of
-// layout.places: a range of a slab or, if the allocation escapes, the next of `outputs`. Its buffer
-// has no events from outside of the capture. If earlier allocations used the same bytes of a slab,
-// their definitions and uses become uses of the new buffer, so that the task that writes the buffer
-// runs after their tasks.
+// While a PlacedMemory is alive, the k-th allocation of this thread's captures gets the memory of
+// entry k of layout.places: a range of a slab or, if the allocation escapes, the next of `outputs`.
+// The buffer has no events from outside of the capture. If earlier allocations used the same bytes
+// of a slab, their definitions and uses become uses of the new buffer, so that the task that writes
+// the buffer runs after their tasks.
 //
 // The buffers do not keep the slabs alive; the owner of the graph must. Graphs over one slab must
 // be launched in order, as graphs that were captured from the same streams are.
@@ -173,15 +175,17 @@ class PlacedMemory : public detail::CaptureMemoryScope {
 };
 
 // A proxy: a buffer over the memory of another buffer, which it keeps alive, without the events of
-// that buffer. It is an input of captured tasks. Its owners are counted apart from the original's,
-// so that the program may reuse it where it is donated: make one proxy per buffer, for all entries
-// and arrays that share the buffer. The caller must know whether the original may be overwritten.
+// that buffer. Proxies are the inputs of captured tasks. The owners of a proxy are counted apart
+// from those of the original, so that the program may reuse the memory of a donated input: make one
+// proxy per buffer, for all entries and arrays that share the buffer. The caller must know whether
+// the original may be overwritten.
 BufferRef proxy_of(const BufferRef& original);
 
 // The tape index of a buffer that was allocated in a rehearsal or a layout; -1 for others.
 std::int64_t tape_index(const Buffer& buffer) noexcept;
 // In a rehearsal, asks that the bytes of the allocation with that tape index are not given to
-// allocations that were made before now (Allocation::kept).
+// allocations that were made before now (Allocation::kept). Does nothing outside of a rehearsal, as
+// place_apart().
 void keep_until_now(std::int64_t tape_index) noexcept;
 // In a rehearsal, asks that the allocation with that tape index, of at most `most` bytes, is placed
 // in a slab of at most `most` bytes that holds only allocations which were placed apart. For memory

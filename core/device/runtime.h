@@ -26,8 +26,8 @@ class Runtime {
   int process_index() const noexcept { return process_index_; }
   int process_count() const noexcept { return process_count_; }
 
-  // runtime() makes the one of the process; tests may make others. Reads environment variables only
-  // through core/base/env.h.
+  // runtime() makes the Runtime of the process; tests may make others. Reads environment variables
+  // only through core/base/env.h.
   explicit Runtime(const Options& options);
   ~Runtime();
 
@@ -48,19 +48,21 @@ Runtime& start_runtime(const Options* options);
 // process runs: the variables of libraries that were opened late are destroyed first. There are
 // therefore two ways to stop, both idempotent.
 //
-// The main thread returns from main: the backends stop before any such object is destroyed. This
-// call only notes that the calling thread is the main thread.
+// If the main thread returns from main or calls exit(), the backends stop before any such object is
+// destroyed. For this, stop_when_main_ends() registers a destructor for the end of the calling
+// thread, which stops the backends if that thread is the main thread; on other threads the
+// destructor does nothing.
 void stop_when_main_ends() noexcept;
-// Another thread calls exit(): the backends stop before the destruction of everything registered so
-// far. To be called after opening a library that tasks call, and after such a library has created
-// new objects.
+// If another thread calls exit(), the backends stop before the destruction of all objects that were
+// registered for destruction before the last call of stop_first_at_exit(). To be called after
+// opening a library that tasks call, and after such a library has created new objects.
 void stop_first_at_exit() noexcept;
 
-// What has to happen before the backends stop.
+// An object that is called before the backends stop.
 class BeforeStop {
  public:
-  // Called on the thread that leaves, while everything that tasks use still exists: it can report
-  // errors that no wait has reported. May be called more than once.
+  // Called on the thread that ends the process, while everything that tasks use still exists, so
+  // that the object can report errors that no wait has reported. May be called more than once.
   virtual void before_stop() noexcept = 0;
 
  protected:
@@ -70,8 +72,9 @@ class BeforeStop {
   friend struct BeforeStopList;
   BeforeStop* next_ = nullptr;
 };
-// From now on the object, which is never destroyed, is called before the backends stop, after those
-// that were given earlier. Once for each object; any thread.
+// Registers `object`, which must never be destroyed: its before_stop() is called before the
+// backends stop, after those of the objects that were registered earlier. To be called once for
+// each object; any thread.
 void call_before_stop(BeforeStop& object) noexcept;
 }  // namespace detail
 

@@ -1,10 +1,11 @@
 // SpanLabel: the data that a timeline shows for a task besides its name: the operation behind the
 // task, and the senders of the data that the task received.
 //
-// A label has a copy of the task's name, whose address the task takes as its name: so the label
-// goes wherever the name goes, into graphs and their replays, and is found by that address. Tasks
-// have labels while a timeline is recorded, and where they are captured into a graph whose owner
-// keeps them (KeptLabels); all others have names of static text, and cost nothing.
+// A label comes with a copy of the task's name, and Task::name points to that copy. The label
+// therefore goes wherever the name goes, into graphs and their replays, and label_of() finds it by
+// the address of the name. Tasks have labels while a timeline is recorded, and where they are
+// captured into a graph whose owner keeps the labels (KeptLabels). The names of all other tasks are
+// static text, and cost nothing.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ struct SpanDetails {
   double flops = -1, bytes = -1;     // estimates of one device's work; -1: not known
 };
 
-// The operation of which tasks are a part. Immutable, shared by the labels of its tasks.
+// The operation to which tasks belong. Immutable, shared by the labels of its tasks.
 class SpanSubject {
  public:
   virtual ~SpanSubject() = default;
@@ -57,8 +58,9 @@ const char* labelled_name(const char* name, SpanLabel label) noexcept;
 // The label of a task with that name: empty where it has none.
 SpanLabel label_of(const char* name);
 
-// The labels of the tasks that this thread captures while a Scope stands. They live as long as this
-// object, which has to outlive the tasks.
+// Owns the labels of the tasks that a thread captures while a Scope of the object is alive on that
+// thread. The object has to outlive the tasks. If it is destroyed while a timeline is recorded, its
+// labels live on as labels of that recording.
 class KeptLabels {
  public:
   KeptLabels();
@@ -82,9 +84,9 @@ class KeptLabels {
   std::unique_ptr<detail::KeptLabelsImpl> impl_;
 };
 
-// Forgets the labels of the recording before the last one, but not those of graphs; called
-// when a recording begins. A task that was enqueued while the last recording ended may still
-// run.
+// Forgets the labels of the recording before the last one, but not those of graphs; called when a
+// recording begins. The labels of the last recording stay, because a task that was enqueued while
+// it ended may still run.
 void forget_labels() noexcept;
 // How many labels there are.
 std::int64_t labels_alive() noexcept;

@@ -8,7 +8,7 @@
 
 namespace shmap {
 
-// cpu:8, cpu:8/8, cpu:8/2; cuda, cuda:0,2, cuda:0x4, cuda:0x4/4.
+// Its forms: cpu:8, cpu:8/8, cpu:8/2; cuda, cuda:0,2, cuda:0x4, cuda:0x4/4.
 struct DeviceSpec {
   DeviceKind kind = kHostKind;
   int count = 0;          // virtual devices; 0: one for each GPU in `gpus`

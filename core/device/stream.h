@@ -13,7 +13,7 @@ class Stream;
 
 enum class StreamRole : std::uint8_t { compute, comm };
 
-// Ends a task whose work continues after its run has returned (Task::later).
+// Ends a task whose work continues after Task::run has returned (Task::later).
 class TaskEnd {
  public:
   // To be called once, from any thread; the task fails where `error` is not null. The args may be
@@ -30,9 +30,10 @@ struct TaskContext {
   Stream& stream;          // the stream into which it was enqueued
   void* native;            // the backend's own handle (a cudaStream_t); null on the CPU
   TaskEnd* end = nullptr;  // for a task with `later`; null where run must finish all the work
-  // Of a task that a launch of a graph runs: the argument of Graph::launch. 0 for other tasks, and
-  // on CUDA, where a graph's task runs when it is captured: launches repeat the work that it put
-  // into its stream, and tell objects of the graph the ticket (cuda/driver/kept.h).
+  // For a task that a launch of a graph runs: the argument `ticket` of Graph::launch. 0 for other
+  // tasks. Also 0 on CUDA, where a graph's task runs only when it is captured: launches repeat the
+  // work that the task put into its stream, and pass the ticket to the objects that the graph keeps
+  // alive (cuda/driver/kept.h).
   std::uint64_t ticket = 0;
 };
 
@@ -47,7 +48,7 @@ struct Task {
   void* args = nullptr;
   int parts = 1;             // independent parts, run in any order and, where large, in parallel
   std::int64_t cost_ns = 0;  // an estimate of all parts together, on one core
-  const char* name = "";     // static text, for timelines and errors
+  const char* name = "";     // for timelines and errors: static text, or a label (span_label.h)
   std::int64_t bytes = 0;    // bytes moved, for timelines
   // A description of the call for the error of a wait that timed out; null: the name is enough.
   // Called from another thread while the task runs.
@@ -59,10 +60,12 @@ struct Task {
   // run throws, the task ends as others do. Only for tasks of one part.
   bool later = false;
 
-  // Joining two tasks. A task with `join` reads the memory at `takes`, which an earlier task of one
-  // part writes (its `makes`) and no other task reads. Where the earlier task is all for which this
-  // one still waits, an executor may call join with it instead of running both: join does the work
-  // of both tasks, or returns false without having done anything.
+  // Joining two tasks. A task with `join` and `takes` reads the memory at `takes`, which an earlier
+  // task of one part writes (`makes` of that task is the same address) and which no other task
+  // reads. If the earlier task is the only one for which the later task still waits, an executor
+  // may call the later task's join, with the earlier task as `before`, instead of running both:
+  // join either does the work of both tasks and returns true, or does nothing and returns false. A
+  // task with `join` and without `takes`: core/device/task_attempt.h.
   const void* makes = nullptr;
   const void* takes = nullptr;
   bool (*join)(void* args, const Task& before, const TaskContext& context) = nullptr;
@@ -78,10 +81,10 @@ class Stream {
   // Appends a task, which starts after the stream's earlier tasks and after all of `waits`. Where
   // one of `waits` failed, the task is not run but dropped, and its event fails with the same
   // error; earlier tasks of the stream do not fail it. Takes ownership of args in every case, also
-  // when it throws: Error where a capture forbids the call, DeviceError after fork(). May call the
-  // task at once on this thread, and other tasks too where too many are in flight. The event is
-  // then done or failed where the task does its work itself, and pending where it puts work into a
-  // hardware queue. The caller holds the backend's submit mutex.
+  // when it throws: Error where a capture forbids the call, DeviceError after fork(). May run the
+  // task at once on this thread, and other tasks too if too many are in flight. The event of a task
+  // that ran at once is done or failed if the task does its work itself, and pending if the task
+  // puts its work into a hardware queue. The caller holds the backend's submit mutex.
   virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
   // Whether enqueue() of a task of that cost, without waits, would call the task before it returns,
   // so that its args may be on the stack. The caller holds the submit mutex. `thread`, here and
@@ -104,8 +107,8 @@ class Stream {
     return false;
   }
   // A cheaper enqueue() without waits, for a task for which runs_at_once() or overtakes() has just
-  // returned true: calls it before it returns, and returns its event, which is done or failed
-  // unless calls_at_enqueue().
+  // returned true: it runs the task before it returns, and returns the task's event, which is done
+  // or failed unless calls_at_enqueue() is true.
   virtual Event run_at_once(const Task& task,
                             detail::ThreadState& /*thread*/ = detail::thread_state) {
     return enqueue(task, {});

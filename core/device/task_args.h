@@ -1,4 +1,4 @@
-// Ownership of a task's args by a function that was given the task.
+// TaskArgs: owns a task's args on behalf of a function that was given the task.
 #pragma once
 #include "core/device/stream.h"
 

@@ -1,4 +1,4 @@
-// run_as_task: work of a task that runs at once, on the thread that enqueues it.
+// run_as_task: runs a task's work at once, on the thread that enqueues the task.
 #pragma once
 #include <exception>
 

@@ -10,7 +10,7 @@
 namespace shmap {
 
 struct TimelineEvent {
-  const char* name;  // static text
+  const char* name;  // as Task::name
   int device;        // local index
   StreamRole role;
   std::int64_t begin_ns, end_ns;  // as timeline_now()

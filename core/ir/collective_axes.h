@@ -7,7 +7,8 @@
 
 namespace shmap {
 
-// A collective's only parameter that is a list of names has its axes. Empty for other primitives.
+// Returns the mesh axes of a collective from its parameters: the axes are the only parameter of a
+// collective that is a list of names. Empty where no parameter is one.
 std::vector<std::string> collective_axes(const Params& params);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// Divergence: devices take different ways, because only some of them take a branch or make a trip.
-// Devices on different ways cannot take part in one collective.
+// Divergence: devices run different code, because only some of them take a branch of a cond or make
+// a trip of a loop. Devices that run different code cannot take part in one collective.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,13 +8,14 @@
 
 namespace shmap {
 
-// Alive while this thread runs code that only some local devices take; exceptions end it too. The
-// other devices run the same steps, and their results are discarded.
+// Alive while this thread runs code that is meant for only some of the local devices, the active
+// ones; an exception ends the scope too. The other devices run the same steps, and their results
+// are discarded.
 class DivergentScope {
  public:
   // what: the function that diverges, as "cond"; axes: the axes over which its predicate varies;
-  // active: by local position, whether the device takes this way. `active` is referred to, not
-  // copied.
+  // active: by local position, whether the device is active. `active` is not copied, and must
+  // outlive this object.
   DivergentScope(const char* what, AxisSet axes, const std::vector<bool>& active);
   ~DivergentScope();
   DivergentScope(const DivergentScope&) = delete;
@@ -32,20 +33,21 @@ class DivergentScope {
   const DivergentScope* outer_;
 };
 
-// The innermost DivergentScope of this thread; null where all devices take the same way.
+// The innermost DivergentScope of this thread; null where all devices run the same code.
 const DivergentScope* divergence();
-// True if the local device at this position takes the way that this thread runs.
+// True if the local device at this position is active in the innermost DivergentScope of this
+// thread, or if there is no scope.
 inline bool is_active_device(std::uint32_t position) {
   const DivergentScope* scope = divergence();
   return !scope || position >= scope->active().size() || scope->active()[position];
 }
 
-// A CollectiveError for a collective over an axis over which the predicate or trip count varies.
-// This one checks a collective that is about to run under divergence().
+// Throws CollectiveError for a collective that is about to run, if the collective is over a mesh
+// axis over which the predicate or trip count of one of this thread's DivergentScopes varies.
 void check_divergent_collective(const Primitive& primitive, const Params& params,
                                 SourceLine source);
-// Checks all collectives of a program, nested programs included, that runs where `what` decides by
-// a value that varies over `axes`.
+// The same check of all collectives of a program, nested programs included, whose execution `what`
+// ("cond") decides by a value that varies over `axes`.
 void check_divergent_program(const Jaxpr& jaxpr, const char* what, const AxisSet& axes);
 
 }  // namespace shmap

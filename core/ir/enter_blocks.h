@@ -1,4 +1,4 @@
-// enter_blocks: fills the table of a stored value with blocks that others own too.
+// enter_blocks: fills the table of a stored value with blocks that other values own too.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace shmap {
 
-// Enters the block at(p) as entry p of the table, whose entries are empty. Neighbours often share a
-// buffer, whose owners are then counted together.
+// Sets each entry p of the table, whose entries are empty, to the block at(p), and adds the table
+// as an owner of the blocks' buffers. Neighbouring entries often share a buffer; its owners are
+// then added with one atomic operation.
 template <class At>
 void enter_blocks(std::span<Block> table, At at) {
   for (std::size_t p = 0; p < table.size();) {

@@ -6,8 +6,9 @@
 //         c:f32[] = psum[axes=('i',)] b
 //     in ( c ) }
 //
-// A jaxpr is immutable once built, and shared: passes make new jaxprs of the same variables.
-// Control flow, jit and shard_map are equations whose parameters contain jaxprs.
+// A jaxpr is immutable once built, and shared: passes make new jaxprs, which may have variables in
+// common with the old ones. Control flow, jit and shard_map are equations whose parameters contain
+// jaxprs.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -63,13 +64,13 @@ bool has_effect(const Eqn& eqn);
 std::vector<const Jaxpr*> inner_jaxprs(const Params& params);
 
 // Facts about a program that passes find out and store, so that later passes need not find them out
-// again for every level of nested programs. A copy of a program begins without facts.
+// again for every level of nested programs. A copy of a program begins without facts. Thread-safe.
 class JaxprFacts {
  public:
   enum Fact : std::uint8_t {
     checked = 1,        // typecheck_jaxpr has accepted it
     effects_known = 2,  // `effects` has been computed
-    effects = 4,        // it has effects
+    effects = 4,        // the program has effects
     simple = 8,         // simplify has left it unchanged
   };
   JaxprFacts() = default;
@@ -98,8 +99,7 @@ struct Jaxpr : RefCounted {
 };
 using JaxprRef = Ref<const Jaxpr>;
 
-// A new program that is made from `like`: in the scope of the same mesh axes, and with its check of
-// variance.
+// A new program with the mesh axes and the check of variance of `like`.
 inline Ref<Jaxpr> jaxpr_like(const Jaxpr& like, std::vector<VarRef> binders, std::vector<Eqn> eqns,
                              std::vector<Atom> outs) {
   auto made = make_ref<Jaxpr>();
@@ -125,10 +125,10 @@ struct ClosedJaxprImpl {
 ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts,
                         std::vector<const Sharding*> in_shardings = {});
 
-// Checks that variables are bound before their use, bound once, and have the types that their
-// equations give. A TypeError names the equation, its line and both types. Where the jaxpr checks
-// variance, all operands of an equation must vary over the same axes. Programs in equations are
-// checked too.
+// Checks that variables are bound before their use, are bound once, and have the types that their
+// equations compute. Throws a TypeError that names the equation, its line and both types. Where the
+// jaxpr checks variance, all operands of an equation must vary over the same axes. Programs in
+// equations are checked too.
 JaxprType typecheck_jaxpr(const Jaxpr& jaxpr);
 // typecheck_jaxpr, in builds with SHMAP_CHECK_JAXPRS (debugging and tests). Every pass calls it for
 // its result; `pass` names the pass.

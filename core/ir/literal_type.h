@@ -1,5 +1,6 @@
-// The dtype of a literal where a printed program does not write it. The printer and the parser use
-// the same rule: a literal with another dtype prints it, as 2.0:f64[].
+// The dtype of a literal whose dtype a printed program does not state. The printer and the parser
+// use the same rule: the printer states only a dtype that differs from the implied one, as in
+// 2.0:f64[].
 #pragma once
 #include <span>
 #include <string_view>
@@ -8,10 +9,10 @@
 
 namespace shmap {
 
-// The dtype that is implied for a literal printed as `text`: the dtype of the first operand in
-// `beside` that the text can be a value of; otherwise of the first such result; otherwise f32, i32
-// or bool. A text with a point, an exponent, inf or nan is a float; True and False are bools; other
-// texts are integers, or bf16.
+// The dtype that is implied for a literal printed as `text`: the first dtype of which the text can
+// be a value, among the other operands (`beside`) and then the results of the equation; if there is
+// none, f32, i32 or bool. A text with a point, an exponent, inf or nan is a float; True and False
+// are bools; other texts are integers, or bf16.
 DType implied_dtype(std::string_view text, std::span<const ShapedArray> beside,
                     std::span<const ShapedArray> results);
 

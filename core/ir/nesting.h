@@ -8,16 +8,16 @@ namespace shmap {
 
 struct Jaxpr;
 
-// Thrown only for nesting. A check that collects errors of a program must not count it as
-// one.
+// Thrown only for nesting. A check that collects the errors of a program must not count a TooDeep
+// as one of them.
 struct TooDeep : ValueError {
   using ValueError::ValueError;
 };
 
-// Tracing, passes and execution recurse over nested programs. The depth has no fixed limit: throws
-// TooDeep, which names the depth and the stack's size, where less than a margin of this thread's
-// stack is left. On stacks that the library cannot identify (fibres) it never throws. `what`: the
-// construct that opens the next level, "cond".
+// To be called where tracing, passes and execution recurse over nested programs. There is no fixed
+// limit of the depth: throws TooDeep, which names the depth and the stack's size, if less than a
+// margin of this thread's stack is left. On stacks that the library cannot identify (fibres) it
+// never throws. `what`: the construct that opens the next level, "cond".
 void check_nesting(const char* what, SourceLine source = {});
 
 // One visit of a pass to one program; nested programs are visits of their own. Code that recurses

@@ -1,4 +1,5 @@
-// Node: what an Array handle points to, a value's type and its representation. The kinds of nodes:
+// Node: the object that an Array handle points to, with the type and the representation of a value.
+// The kinds of nodes:
 //
 //   literal   a host scalar, which is not on any device yet
 //   stored    blocks in device memory. A concrete array has a Sharding; a value in a shard_map body
@@ -32,10 +33,11 @@ struct Origin {
   const char* op = nullptr;
   SourceLine source;
 };
-// A value of Origin::op (compared by address): the value is an argument of the function that is
-// traced or mapped.
+// The Origin::op of a value that is an argument of the function that is traced or mapped. Compared
+// by address.
 extern const char* const kArgument;
-// Likewise: the value was made outside of the function, which captures it.
+// The Origin::op of a captured value, which was made outside of the function that uses it. Compared
+// by address.
 extern const char* const kCaptured;
 
 struct Node : detail::NodeBase {
@@ -60,12 +62,12 @@ struct Block {
   void* data() const { return static_cast<std::byte*>(buffer->data()) + offset; }
 };
 
-// Enters the blocks of a table in another one, whose entries are empty.
+// Copies the blocks of `from` to `to`, whose entries are empty; both tables then own the buffers.
 void share_blocks(std::span<const Block> from, std::span<Block> to);
 
-// A value in device memory: the table local position -> block, in the order of the mesh's local
-// devices. Entries may share a block, whatever the type says. The table is allocated together with
-// the node.
+// A value in device memory: a table of blocks, one for each local position, in the order of the
+// mesh's local devices. Entries may share a block, whatever the variance in the type. The table is
+// allocated together with the node.
 struct StoredNode final : Node {
   static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh,
                           std::uint32_t blocks);
@@ -79,8 +81,8 @@ struct StoredNode final : Node {
   const detail::MeshImpl* mesh;
   const Sharding* sharding = nullptr;  // of a concrete array; null for a value in a body
   std::uint32_t count;
-  // A user placed the array, or an array from which it was computed: operations move uncommitted
-  // operands to the devices of committed ones.
+  // Whether a user placed this array, or an array from which it was computed, on its devices (JAX:
+  // committed). Operations move uncommitted operands to the devices of committed ones.
   bool committed = false;
 
  private:
@@ -138,7 +140,8 @@ inline Node& checked_node(const Array& x, const char* what, SourceLine source = 
 const Origin& origin_of(const Node& node);
 // "\n  the array is the result of gt at f.cpp:12", or "" where the origin is not known.
 std::string origin_text(const Node& node);
-// The innermost primal of a value under differentiation: what the host reads of the value.
+// The innermost primal of a value under differentiation, which the host reads in place of the
+// value; x itself for other values.
 inline const Array& primal_of(const Array& x) {
   const Array* p = &x;
   while (p->node() && node_of(*p)->kind == NodeKind::dual)

@@ -1,5 +1,5 @@
-// The static parameters of a primitive: one small struct per primitive that has parameters. A call
-// has its parameters on the stack; they are cloned only where a call is kept (queued, staged). One
+// The static parameters of a primitive: one small struct per primitive that has parameters. The
+// parameters of a call are on the stack; they are cloned only if the call is queued or staged. One
 // visitor serves printing, comparison and hashing.
 #pragma once
 #include <cstdint>
@@ -20,7 +20,8 @@ namespace detail {
 class MeshImpl;
 }
 
-// Visited with each parameter once, in the alphabetical order of the printed names.
+// Params::visit calls value() once for each parameter, in the alphabetical order of the printed
+// names.
 class ParamVisitor {
  public:
   virtual ~ParamVisitor() = default;
@@ -57,8 +58,8 @@ class Params {
   virtual ~Params() = default;
   virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
   virtual void visit(ParamVisitor&) const {}
-  // Sets `text` to the text that jaxprs print in brackets in place of the parameters (no brackets
-  // where it is empty), and returns true; false: the parameters are printed.
+  // Sets `text` to a text that jaxprs print in brackets instead of the parameters (without brackets
+  // if the text is empty), and returns true; returns false if the parameters are to be printed.
   virtual bool print(std::string* /*text*/) const { return false; }
   // The mesh that the parameters name; null where the mesh is that of the operands.
   virtual const detail::MeshImpl* mesh() const { return nullptr; }

@@ -11,8 +11,8 @@
 
 namespace shmap {
 
-// The parameters of collectives over axes without other parameters. groups: lists of ranks over
-// these axes; empty where all ranks form one group, as in pbroadcast.
+// The parameters of collectives that have only axes and groups. groups: lists of ranks over these
+// axes; empty where all ranks form one group, as in pbroadcast.
 struct AxesParams : ParamsOf<AxesParams> {
   explicit AxesParams(Axes a, std::vector<std::vector<int>> g = {})
       : axes(std::move(a)), groups(std::move(g)) {}

@@ -69,12 +69,12 @@ struct Cost {
 using CostFn = Cost (*)(Types in, const Params&, Types out);
 // The arithmetic operations of one device's call, each counted once (cost_analysis).
 using FlopsFn = double (*)(Types in, const Params&, Types out);
-// The byte offset of the result in operand 0, where the result is a contiguous part of it;
+// The byte offset of the result in operand 0, if the result is a contiguous part of that operand;
 // otherwise -1.
 using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const ShapedArray& out);
 
-// As ViewFn, for an offset that depends on operands: `data` has the addresses of all operands, with
-// null for operand 0.
+// As ViewFn, for an offset that depends on the values of operands: `data` has the addresses of all
+// operands, with null for operand 0.
 using DynamicViewFn = std::int64_t (*)(Types in, std::span<const void* const> data, const Params&,
                                        const ShapedArray& out);
 
@@ -86,12 +86,12 @@ using PartsFn = int (*)(const KernelCall&, int workers);
 // The bytes of KernelCall::scratch; 0: none. A kernel with `parts` gets them only where call.parts
 // > 1, and its parts share them; a kernel without `parts` gets them in every call.
 using ScratchFn = std::int64_t (*)(const KernelCall&);
-// The operands (bit i: operand i) whose memory that result may have, in a call with these
-// parameters.
+// A mask of the operands (bit i: operand i) whose memory the result with that index may get, in a
+// call with these parameters.
 using OverwritesFn = std::uint32_t (*)(const Params&, std::size_t result);
-// The calls of several devices, one after another, without parts. Addresses and position of the
-// KernelCall mean nothing. Only for kernels that cannot fail, have at most DeviceAddresses::kIn
-// operands and one result, and need no scratch.
+// Performs the calls of several devices, one after another, without parts. The addresses are those
+// in `devices`; the addresses and the position in the KernelCall must not be used. Only for kernels
+// that cannot fail, have at most DeviceAddresses::kIn operands and one result, and need no scratch.
 using EachFn = void (*)(const KernelCall&, std::span<const DeviceAddresses> devices) noexcept;
 struct Kernel {
   KernelFn run = nullptr;
@@ -100,8 +100,9 @@ struct Kernel {
   // called once after all parts, combines them. `run` writes nothing else.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
-  // What `run` does, for small blocks that one thread computes at once for all devices: what the
-  // calls have in common is then done once. Null: `run` is called for each device.
+  // Does what `run` does, for the small blocks of several devices, which one thread then computes
+  // in one call: work that is the same for all devices is done once. Null: `run` is called for each
+  // device.
   EachFn each = nullptr;
   // Adds the result to the contents of result 0. Called only where `accumulates` says that this
   // gives the same bits as `run` and a separate addition.
@@ -124,30 +125,33 @@ using JvpFn = void (*)(JvpCall&);
 using TransposeFn = void (*)(TransposeCall&);
 using BatchFn = void (*)(BatchCall&);
 
-// Runs the programs inside under the current trace, which runs operations eagerly.
+// Runs the programs in the parameters under the current trace, which runs operations eagerly.
 using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array> out,
                              SourceLine source);
 // Lowers an equation of global arrays to equations of blocks: core/transforms/lowering/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
-// A copy of the parameters with other programs of the same types, given in the order of visit.
+// A copy of the parameters with other programs of the same types, which are given in the order in
+// which Params::visit visits the old ones.
 using WithProgramsFn =
     std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
 // Removes unused operands and results of an equation: core/transforms/passes/dead_code.h.
 struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
-// How often the programs inside run, where that is known; 1 for a while_loop.
+// How often a call runs the programs in the parameters, if that is known; 1 for a while_loop.
 using TripsFn = std::int64_t (*)(const Params&);
-// Whether what a called program computes stays apart from equal equations outside of it: where the
-// program replaces the equation, its operands go through optimization_barrier.
+// Whether the equations of a called program must not be merged with equal equations outside of it,
+// as where checkpoint computes values a second time. If so, the operands go through
+// optimization_barrier when the program replaces the equation.
 using StaysApartFn = bool (*)(const Params&);
 // Stages an equation with programs for operands that vary over more mesh axes than the programs
 // were traced for: core/transforms/tracing/stage_in_body.h.
 struct WidenCall;
 using WidenFn = void (*)(WidenCall&);
 
-// The value of an integer scalar on one local device of the mesh, as bytes, from operands whose
-// values the host knows (KnownScalars). For primitives that are not elementwise.
+// The value of a result that is an integer scalar, on the local device at `position` of the mesh,
+// as the bytes of a std::uint64_t. `in`: the values of the operands, which the host knows
+// (KnownScalars). For primitives that are not elementwise.
 using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
                                        std::uint32_t position, std::span<const std::uint64_t> in);
 
@@ -161,13 +165,14 @@ struct ParamSyntax {
   const char* refused = nullptr;  // why the equation cannot be made; null: it can
 };
 
-// What a collective sends between devices, by which its time is estimated before it runs. Casts,
-// pieces and indices, which are collectives too, send nothing.
+// What a collective sends between devices, by which its time is estimated before it runs. Casts of
+// variance, pscatter (a device's piece of a value that it has) and axis_index are collectives too,
+// and send nothing.
 enum class Traffic : std::uint8_t {
   none,
   reduce,     // all blocks to all devices, combined
   gather,     // all blocks to all devices
-  scatter,    // of all blocks combined, a piece to each device
+  scatter,    // all blocks combined, and a piece of the result to each device
   exchange,   // a piece of each block to each device
   permute,    // one block to another device
   broadcast,  // one block to all devices
@@ -190,12 +195,13 @@ struct Primitive {
   // element i of the result depends only on elements i of the operands
   bool elementwise = false;
   HostScalarFn host_scalar = nullptr;
-  // Between devices: not none for collectives other than casts, pscatter and axis_index.
+  // What is sent between devices. Traffic::none for casts, pscatter, axis_index, and for all
+  // primitives that are not collectives.
   Traffic traffic = Traffic::none;
   constexpr bool moves_data() const { return traffic != Traffic::none; }
-  // A result may overwrite a donated operand of the same size. Which one is for the kernel to say
-  // (Kernel::overwrites); of a kernel that does not, it is result 0, and the operand of that
-  // number, or any one where the number is -1.
+  // Whether a result may overwrite a donated operand that has as many bytes and the same itemsize.
+  // Kernel::overwrites says which result and which operand. For a kernel without that function,
+  // result 0 may overwrite operand `in_place_operand`, or any operand if that is -1.
   bool in_place = false;
   int in_place_operand = -1;
   bool has_effect = false;  // must run, in program order, even if its results are not used
@@ -206,8 +212,10 @@ struct Primitive {
   WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
   PruneFn prune = nullptr;                 // null: all operands and results stay
   TripsFn trips = nullptr;                 // null: once
-  bool runs_one_program = false;           // of several programs: the branches of cond
-  // The results are those of the one program inside, which passes put in the equation's place.
+  // A call runs only one of the programs in the parameters: the branches of cond.
+  bool runs_one_program = false;
+  // The parameters contain one program, whose results are those of the equation; passes replace the
+  // equation by that program.
   bool calls_program = false;
   StaysApartFn stays_apart = nullptr;  // of calls_program; null: never
   WidenFn widen = nullptr;             // null: the programs are traced anew by with_programs
@@ -217,7 +225,7 @@ struct Primitive {
   Rule<TransposeFn> transpose;
   Rule<BatchFn> batching;
   // The row of a list of operations (core/base) from which the primitive was made, by which
-  // backends choose kernels; null, or nothing, for other primitives.
+  // backends choose kernels; null and std::nullopt for other primitives.
   const ElementwiseRow* elementwise_row = nullptr;
   std::optional<Reduction> reduction = {};
   // Set by the register functions of core/extend, and of rooms above it for their primitives.
@@ -232,8 +240,8 @@ struct Primitive {
 
 // All primitives by name, for printing, for the coverage test and for users. The register function
 // of each family registers its primitives. ValueError where another primitive has that name. The
-// same primitive may be registered twice: registration at the first use is repeated from the start
-// where memory ran out in the middle of it.
+// same primitive may be registered twice: if memory runs out in the middle of the registration at
+// the first use, the registration is later repeated from the start.
 void register_primitive(Primitive& primitive);
 Primitive* find_primitive(std::string_view name);  // null where there is none
 std::vector<const Primitive*> all_primitives();    // by name

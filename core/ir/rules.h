@@ -14,9 +14,9 @@ namespace shmap {
 
 class JaxprTrace;
 
-// JVP (autodidax's jvp_rules). Operations on primals only run under the trace of the primals. Under
-// linearize, an operation with a tangent operand becomes an equation of the linear program: every
-// such operation must be linear in the tangents.
+// JVP (autodidax's jvp_rules). Operations whose operands are all primals run under the trace of the
+// primals. Under linearize, an operation with a tangent operand becomes an equation of the linear
+// program: every such operation must be linear in the tangents.
 struct JvpCall {
   const Primitive& primitive;
   const Params& params;
@@ -26,7 +26,8 @@ struct JvpCall {
   std::span<Array> tangents_out;    // to be set: the results' tangents; leave empty for zero
   SourceLine source;
   // The linear program that is being built; null where tangents are computed beside the primals.
-  // Primitives whose parameters contain programs need it. `parent`: the trace of the primals.
+  // The rules of primitives whose parameters contain programs use `linear`. `parent`: the trace of
+  // the primals.
   JaxprTrace* linear;
   Trace& parent;
 

@@ -30,8 +30,8 @@ class Trace {
   // donated. `out` has one empty Array per result.
   virtual void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                        std::span<Array> out, SourceLine source) = 0;
-  // Evaluates a whole program, for traces that do so otherwise than equation by equation. Returns
-  // false, and touches nothing, where the trace does not.
+  // Evaluates a whole program, in traces that have another way to do so than equation by equation.
+  // In other traces, returns false and changes nothing.
   virtual bool evaluate(const Jaxpr&, std::vector<Array>& /*args*/, std::vector<Array>& /*out*/) {
     return false;
   }
@@ -40,9 +40,10 @@ class Trace {
   // Whether values of this trace have no contents yet (staging): reading one on the host is an
   // error.
   virtual bool staged() const { return false; }
-  // Whether operands of different variance are cast (pbroadcast), and an operand of a collective
-  // that is invariant over some of its axes; otherwise both are errors. This is the user's option;
-  // casts() is what holds for the code that runs now.
+  // Whether casts (pbroadcast) are inserted where the operands of an operation differ in variance,
+  // and where an operand of a collective is invariant over some of the collective's axes; otherwise
+  // both cases are errors. This is the user's option (ShardMapOptions::auto_pbroadcast). casts()
+  // says whether casts are inserted for the code that runs now: in a LibraryScope they always are.
   virtual bool auto_pbroadcast() const { return true; }
   bool casts() const;
   // Whether wrong variance of an operand is an error at all (ShardMapOptions::check_vma).
@@ -66,9 +67,10 @@ class Trace {
   SourceLine made_;
 };
 
-// Alive while the library's own code works on values on this thread, exceptions included: a rule of
-// a transform, or a function made of several primitives. Inside, constants and indices that this
-// code makes are cast to the variance of the other operands, even where the user turned casts off.
+// Alive while this thread runs code of the library that works on values: a rule of a transform, or
+// a function made of several primitives. An exception ends the scope too. Constants and indices
+// that such code makes are cast to the variance of the other operands, even where the user turned
+// casts off.
 class LibraryScope {
  public:
   LibraryScope() : before_(active_) { active_ = true; }
@@ -86,7 +88,7 @@ class LibraryScope {
   bool before_;
 };
 // Alive while a rule of the library calls the user's code (the rule of a custom_jvp): where the
-// user turned casts off, this code must write its casts itself.
+// user turned casts off, the user's code must write its casts itself.
 class UserCodeScope : LibraryScope {
  public:
   UserCodeScope() : LibraryScope(false) {}
@@ -105,7 +107,8 @@ void set_base_trace(Trace& trace);
 // devices for which this build has a backend. A check that is given twice is called once.
 using StartCheck = void (*)(std::span<const DeviceKind> kinds);
 void check_at_start(StartCheck check);
-// Code that does not go through bind calls it first.
+// Starts the library (base_trace). Code that uses the library otherwise than through bind calls
+// this function first.
 inline void ensure_started() { base_trace(); }
 // Makes `trace` current on this thread while the scope is alive. ValueError where traces are nested
 // so deeply that the thread's stack is used up (core/ir/nesting.h).
@@ -143,8 +146,8 @@ std::string captured_text(const Array& x, std::size_t operand);
 std::string captured_text(std::span<const Array> operands);
 
 // Alive while this thread runs a function that must get all traced values as arguments: a function
-// with custom derivative rules (custom_vjp), or one of its rules. throw_escaped mentions it. `what`
-// is in static memory.
+// with custom derivative rules (custom_vjp), or one of its rules. The error of throw_escaped names
+// the function. `what` is in static memory.
 class ClosedFunction {
  public:
   ClosedFunction(const char* what, SourceLine made);
@@ -164,13 +167,13 @@ class ClosedFunction {
 // Casts a value to vary over more mesh axes (core/ir/pbroadcast.h). `axes`: the axes to add to the
 // value's own.
 Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source);
-// Throws the TypeError of `what` for operands of different variance, where the user must write the
-// casts; returns where the operands vary over the same axes. Literals go with any variance.
+// Throws a TypeError in the name of `what` if the operands vary over different mesh axes: for code
+// in which the user must write the casts. Literals fit any variance.
 void require_equal_variance(const char* what, std::span<const Array* const> in, SourceLine source);
 void require_equal_variance(const char* what, std::span<const Array> in, SourceLine source);
-// Alive in a public function that consists of several primitives. Checks that its operands vary
-// over the same axes, as a single operation does, under the function's own name; is a LibraryScope
-// for the function's code.
+// Alive in a public function that consists of several primitives. The constructor checks, as a
+// single operation does, that the operands of the function vary over the same axes, and names the
+// function in the error. The object is a LibraryScope for the function's code.
 class FunctionScope {
  public:
   FunctionScope(const char* what, std::initializer_list<const Array*> in, SourceLine source)

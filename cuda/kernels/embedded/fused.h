@@ -1,4 +1,4 @@
-// Functions from which the kernels of fused programs are written (cuda/fused/fused_source.h).
+// Functions that the source text of fused programs' kernels calls (cuda/fused/fused_source.h).
 // Compiled as text at run time: includes only other headers of this folder.
 #pragma once
 #include "cuda/kernels/embedded/reduction.h"
@@ -7,7 +7,8 @@
 
 namespace shmap::cuda {
 
-// V elements that lie side by side (a power of two), moved by accesses of up to 16 bytes.
+// V contiguous elements (V: a power of two), which load() and store() move by accesses of up to 16
+// bytes.
 template <class T, int V>
 struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
   T at[V];
@@ -16,7 +17,8 @@ struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
 #if defined(__CUDA_ARCH__)
 namespace fused_detail {
 
-// Declared as one access, since the compiler might otherwise move element by element.
+// The type of one access of so many bytes: with the type of the elements the compiler might move a
+// Pack element by element.
 template <int bytes>
 struct Access;
 template <>
@@ -43,7 +45,7 @@ template <class A>
 __device__ __forceinline__ void put(A* to, A value) {
   *to = value;
 }
-// Written as one store, since the compiler would otherwise store in each of the branches that
+// One store instruction: the compiler would otherwise put a store into each of the branches that
 // compute the value.
 __device__ __forceinline__ void put(uint4* to, uint4 value) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
@@ -108,8 +110,9 @@ __device__ __forceinline__ To same_bits(From from) {
   return to;
 }
 
-// A thread's part of a reduction: element i of each group of neighbours is combined into result i,
-// and these results are folded in halves.
+// One thread's share of a reduction. The thread's elements come in groups of `group` neighbours:
+// add() combines element i of each group into at[i], and whole() combines these results, the upper
+// half of them into the lower half until one is left.
 template <class Op, class T, int group>
 struct Partial {
   T at[group];
@@ -131,8 +134,9 @@ struct Partial {
   }
 };
 
-// op over the values of each `lanes` neighbouring lanes (a power of two, at most a warp), in
-// halves. The lower lane's value comes first, so that all lanes get the same bits.
+// Combines the values of each `lanes` neighbouring lanes (a power of two, at most a warp) with op,
+// by xor shuffles of half the distance each time. The lower lane's value is always the first
+// operand, so that all lanes get the same bits.
 template <int lanes, class T, class Op>
 __device__ __forceinline__ T reduce_lanes(T value, Op op) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -143,8 +147,9 @@ __device__ __forceinline__ T reduce_lanes(T value, Op op) {
   }
   return value;
 }
-// As above over a block of 2 to 32 warps (a power of two). `partial`: one element for each warp, in
-// shared memory; it may be reused only after another barrier.
+// As reduce_lanes(), over a thread block of 2 to 32 warps (a power of two), all threads of which
+// make the call. `partial`: one element for each warp, in shared memory; it may be reused only
+// after another barrier.
 template <int warps, class T, class Op>
 __device__ __forceinline__ T reduce_block(T value, T* partial, Op op) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

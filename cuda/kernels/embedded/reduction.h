@@ -6,8 +6,8 @@
 namespace shmap::cuda {
 
 // The rows of core/base/reduction_ops.h under their primitives' names: functions of two values of
-// the type that elements are computed in. `start` combined with a value gives this value, up to the
-// sign of a zero.
+// the type in which elements are computed. start() is the identity element of the operation, up to
+// the sign of a zero.
 struct reduce_sum {
   template <class T>
   SHMAP_FN T operator()(T a, T b) const {

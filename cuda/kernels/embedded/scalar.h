@@ -1,14 +1,16 @@
 // The arithmetic of one element: every elementwise primitive as a function of its name, over the
-// types that are computed in (integers, float, double; a bool is computed as an unsigned char of 0
-// or 1), and the storage types of f16, bf16 and bool with their conversions. f16 and bf16 are
-// widened to float, computed and rounded once.
+// types in which elements are computed (integers, float, double; a bool is computed as an unsigned
+// char of 0 or 1), and the storage types of f16, bf16 and bool with their conversions. f16 and bf16
+// are widened to float, computed and rounded once.
 //
 // Semantics are those of the CPU's kernels: integers wrap and never trap, shifts by the width or
-// more give 0 or the sign, max and min give NaN where an operand is NaN, comparisons but `ne` are
-// false with NaN, a float becomes an integer by truncation, saturated, NaN becoming 0.
+// more give 0 or the sign, max and min give NaN where an operand is NaN, comparisons except `ne`
+// are false where an operand is NaN, and a conversion of a float to an integer truncates and
+// saturates, and gives 0 for NaN.
 //
-// This file compiles as C++20, as CUDA and, as text, at run time, where no header exists: it
-// includes nothing that it could not do without there, and uses no name of the standard library.
+// This file compiles as C++20, as CUDA and, as text, at run time. At run time no header of the
+// toolkit or the system exists: the file then includes none, and it uses no name of the standard
+// library.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -54,7 +56,8 @@ template <> struct SignedOfSize<4> { using type = int; };
 template <> struct SignedOfSize<8> { using type = long; };
 static_assert(sizeof(long) == 8 && sizeof(int) == 4);
 
-// Of an integer's width; what wraps is computed in the unsigned type of at least int's width.
+// Unsigned, Signed: of the integer's own width. Wide: unsigned and at least as wide as int, the type
+// in which arithmetic that wraps is computed.
 template <class T> using Unsigned = typename UnsignedOfSize<sizeof(T)>::type;
 template <class T> using Signed = typename SignedOfSize<sizeof(T)>::type;
 template <class T> using Wide = typename UnsignedOfSize<sizeof(T) == 8 ? 8 : 4>::type;
@@ -113,7 +116,7 @@ SHMAP_FN float widen(F16 x) {
 }
 
 template <class To>
-struct Narrow;  // to a half type, to nearest even
+struct Narrow;  // rounds to a half type: to nearest, ties to even
 template <>
 struct Narrow<F16> {
   static SHMAP_FN F16 run(float x) {
@@ -153,7 +156,8 @@ struct Narrow<Bf16> {
   }
 };
 
-// A storage type as what it is computed in, and back.
+// widen() converts an element of a storage type to the type in which it is computed, and narrow()
+// converts it back.
 SHMAP_FN unsigned char widen(Boolean x) { return x.value; }
 template <class T>
 SHMAP_FN T widen(T x) {
@@ -204,7 +208,7 @@ template <class T>
 SHMAP_FN T square(T x) {
   return mul(x, x);
 }
-// Of integers: x / 0 is -1 (unsigned: all ones), the lowest / -1 is the lowest.
+// For integers, x / 0 is -1 (unsigned: all ones), and the lowest value / -1 is the lowest value.
 template <class T>
 SHMAP_FN T div(T a, T b) {
   if constexpr (is_float<T>) {
@@ -218,7 +222,7 @@ SHMAP_FN T div(T a, T b) {
     return b == 0 ? integer_max<T> : plain;
   }
 }
-// The dividend's sign; integer x rem 0 is x.
+// The result has the dividend's sign. For integers, rem(x, 0) is x.
 template <class T>
 SHMAP_FN T rem(T a, T b) {
   if constexpr (sizeof(T) == 8 && is_float<T>) {
@@ -229,7 +233,7 @@ SHMAP_FN T rem(T a, T b) {
     return b == 0 ? a : sub(a, mul(div(a, b), b));
   }
 }
-// Of integers: x to a negative power is 0, but for 1 and -1.
+// For integers, x to a negative power is 0, except where x is 1 or -1.
 template <class T>
 SHMAP_FN T pow(T base, T exponent) {
   if constexpr (sizeof(T) == 8 && is_float<T>) {
@@ -270,7 +274,7 @@ SHMAP_FN T sign(T x) {  // a float zero or NaN stays as it is
     return static_cast<T>(x > 0);
 }
 template <class T>
-SHMAP_FN T max(T a, T b) {  // a NaN in b fails the comparison, one in a the second
+SHMAP_FN T max(T a, T b) {  // a NaN in b makes a > b false; a != a finds one in a
   const T larger = a > b ? a : b;
   if constexpr (is_float<T>) return a != a ? a : larger;
   return larger;
@@ -286,7 +290,7 @@ SHMAP_FN T clamp(T low, T x, T high) {  // `high` wins where low > high
   return min(max(low, x), high);
 }
 
-// --- bits; a bool's logical_not is not_'s twin
+// --- bits; a bool has logical_not in place of not_
 
 template <class T>
 SHMAP_FN T not_(T x) {
@@ -302,7 +306,7 @@ SHMAP_FN T population_count(T x) {
 #endif
 }
 template <class T>
-SHMAP_FN T clz(T x) {  // leading zeros; of 0 the width
+SHMAP_FN T clz(T x) {  // leading zeros; for 0 the width of T
   const Wide<T> bits = static_cast<Unsigned<T>>(x);
   constexpr int extra = 8 * static_cast<int>(sizeof(Wide<T>)) - bit_width<T>;
 #if defined(__CUDA_ARCH__)
@@ -329,7 +333,7 @@ template <class T>
 SHMAP_FN T bit_xor(T a, T b) {
   return static_cast<T>(a ^ b);
 }
-// The amount is read as unsigned.
+// The amount b is read as unsigned, here and in the functions below.
 template <class T>
 SHMAP_FN T shift_left(T a, T b) {
   const Unsigned<T> amount = static_cast<Unsigned<T>>(b);
@@ -381,7 +385,7 @@ SHMAP_MATH(erfc, erfc)
 #undef SHMAP_MATH
 
 template <class T>
-SHMAP_FN T rsqrt(T x) {  // both steps rounded correctly, unlike the hardware's own
+SHMAP_FN T rsqrt(T x) {  // both steps are rounded correctly, unlike the hardware's rsqrt
   return T{1} / sqrt(x);
 }
 template <class T>
@@ -396,8 +400,8 @@ SHMAP_FN double atan2(double a, double b) { return ::atan2(a, b); }
 SHMAP_FN float erf_inv(float x) { return ::erfinvf(x); }
 SHMAP_FN double erf_inv(double x) { return ::erfinv(x); }
 #else
-// A start of two digits, then Halley's steps on erf(y) = x, or on erfc in the tails, where erf has
-// lost its digits.
+// Starts from an approximation with two correct digits, and improves it by steps of Halley's method
+// for erf(y) = x or, in the tails, where erf has lost its digits, for erfc(y) = 1 - x.
 SHMAP_FN double erf_inv(double x) {
   const double a = ::fabs(x);
   if (!(a < 1)) return a == 1 ? x * static_cast<double>(HUGE_VALF) : static_cast<double>(NAN);
@@ -448,11 +452,11 @@ SHMAP_FN bool ge(T a, T b) {
   return a >= b;
 }
 template <class T>
-SHMAP_FN T select_n(unsigned char pred, T on_false, T on_true) {  // the primitive's order
+SHMAP_FN T select_n(unsigned char pred, T on_false, T on_true) {  // in the primitive's order
   return pred != 0 ? on_true : on_false;
 }
 
-// --- conversions, from what a dtype is computed in to a storage type
+// --- conversions, from the type in which a dtype is computed to a storage type
 
 template <class To, class F>
 SHMAP_FN To saturated(F x) {
@@ -464,8 +468,8 @@ SHMAP_FN To saturated(F x) {
   return static_cast<To>(inside);
 }
 
-// Rounded to odd where inexact: rounding that once more, to nearest in a half type, gives what one
-// rounding would.
+// Converts to float and rounds to odd: the last bit of an inexact result is 1. If the result is
+// then rounded to a half type, to nearest, its bits are those of a single rounding of x.
 SHMAP_FN float odd_float(double x) {
   const float nearest = static_cast<float>(x);
   const double back = static_cast<double>(nearest);

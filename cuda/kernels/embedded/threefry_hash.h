@@ -1,4 +1,5 @@
-// The hash threefry2x32 of one count. Compiles as C++20, as CUDA and, as text, at run time.
+// The hash threefry2x32 (20 rounds, as in JAX) of a count of 64 bits. Compiles as C++20, as CUDA
+// and, as text, at run time.
 #pragma once
 #include "cuda/kernels/embedded/scalar.h"
 

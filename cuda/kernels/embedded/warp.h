@@ -1,5 +1,5 @@
-// Exchange among the 32 lanes of a warp, all of which take part. For the .cu files, and, as text,
-// at run time.
+// Exchange of values among the 32 lanes of a warp, all of which must make the call. Compiled in the
+// .cu files and, as text, at run time.
 //
 // T has 1, 2, 4 or 8 bytes and is trivially copyable: an integer, a float or a storage type.
 #pragma once
@@ -41,13 +41,14 @@ __device__ __forceinline__ T from_register(typename Register<sizeof(T)>::type bi
 
 }  // namespace warp_detail
 
-// The value of the lane whose number differs from this lane's in these bits.
+// The value of the lane whose number is this lane's number xor lane_bits.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   return warp_detail::from_register<T>(
       __shfl_xor_sync(kAllLanes, warp_detail::to_register(value), lane_bits));
 }
-// The value of the lane `distance` below or above; the lane's own value where there is none.
+// shuffle_up: the value of the lane whose number is lower by `distance`; shuffle_down: higher by
+// `distance`. The lane's own value where there is no such lane.
 template <class T>
 __device__ __forceinline__ T shuffle_up(T value, int distance) {
   return warp_detail::from_register<T>(
