@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/array/local_devices.h"
 #include "core/base/hash_text.h"
 #include "core/ir/node.h"
 #include "core/processes/processes.h"
@@ -62,13 +63,23 @@ bool JointSave::wanted(std::span<const Array> arrays) {
 JointSave::JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
                      SourceLine source)
     : what_(what), source_(source), check_(check), self_(process_index()) {
-  std::set<int> all{self_};
+  std::set<int> all;
+  const detail::MeshImpl* spread = nullptr;  // one of their meshes
+  bool here = false;                         // an array was placed on devices of this process alone
   for (const Array& x : arrays) {
     const Node& node = checked_node(x, what);
-    if (!spans_processes(node)) continue;
-    for (const Device& d : static_cast<const StoredNode&>(node).mesh->devices().values())
-      all.insert(d.process_index());
+    if (node.kind != NodeKind::stored || node.trace != 0) continue;
+    const auto& stored = static_cast<const StoredNode&>(node);
+    if (stored.mesh->fully_addressable()) {
+      here |= stored.committed;
+      continue;
+    }
+    spread = stored.mesh;
+    for (const Device& d : stored.mesh->devices().values()) all.insert(d.process_index());
   }
+  // The others would not know that this process takes part.
+  if (spread != nullptr && !here && !all.contains(self_)) want_local_devices(*spread, what, source);
+  all.insert(self_);
   processes_.assign(all.begin(), all.end());
   HashText space;
   space.add("save");

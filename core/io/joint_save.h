@@ -20,7 +20,7 @@ class JointSave {
   // The processes are those that have blocks of `arrays`, which all processes must give in the same
   // order. `what` is the public function's name. `check`: a hash of everything that must be the
   // same in all processes. Numbers the save, so that the processes must make their saves in the
-  // same order. Does not wait.
+  // same order. Does not wait. A process that has nothing of the arrays gets a ValueError.
   JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
             SourceLine source);
 

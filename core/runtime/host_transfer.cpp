@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "core/array/local_devices.h"
 #include "core/array/sharding.h"
 #include "core/base/counters.h"
 #include "core/base/element_type.h"
@@ -94,6 +95,7 @@ bool elsewhere(const StoredNode& node) {
 
 std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, SourceLine source) {
   if (elsewhere(node)) {
+    want_local_devices(*node.mesh, what, source);
     throw ValueError(std::string(what) + ": parts of an array of type " + to_string(node.type) +
                      " lie on devices of other processes: use process_allgather(x), or read "
                      "addressable_shards()" +

@@ -218,8 +218,9 @@ Array reshard_here(const Array& x, const Sharding* target, const std::string& wh
 
 bool has_blocks_elsewhere(const Array& x, const Sharding* target) {
   const StoredNode* node = node_of(x) ? stored_of(x) : nullptr;
+  // What one device has is the whole array: no collective brings it to other processes.
   return node && node->trace == 0 && node->sharding != target && !node->mesh->fully_addressable() &&
-         !node->sharding->is_replicated();
+         !node->mesh->is_single() && !node->sharding->is_replicated();
 }
 
 Array reshard_by_copies(const Array& x, const Sharding* target, const std::string& what,

@@ -141,6 +141,45 @@ void fail(const std::string& dir, bool dies) {
   }
 }
 
+// The first two processes save an array of theirs, while the others, which have nothing of it, are
+// told so; then all read the files.
+void apart(const std::string& dir) {
+  std::vector<Device> theirs;
+  for (const Device& d : devices())
+    if (d.process_index() < 2) theirs.push_back(d);
+  const auto n = static_cast<std::int64_t>(theirs.size());
+  const bool drives = process_index() < 2;
+  const Mesh mesh(NdArray<Device>(theirs, Shape{n}), "x");
+  const Array whole = array<float>(numbers(kLong, 1), {kLong});
+  const Array w = device_put(whole, NamedSharding(mesh, P("x")));
+  const auto save = [&](const char* what, auto call) {
+    try {
+      call();
+      expect(drives, "an error");
+    } catch (const ValueError& e) {
+      expect(!drives, e.what());
+      expect(std::string(e.what()).starts_with(std::string(what) + ": none of the devices of "),
+             e.what());
+    }
+  };
+  save("save_npy", [&] { save_npy(dir + "/w.npy", w); });
+  save("save_safetensors", [&] { save_safetensors(dir + "/w.safetensors", {{"w", w}}); });
+  save("save_checkpoint", [&] { save_checkpoint(dir + "/run", w); });
+  save("save_checkpoint_async", [&] { save_checkpoint_async(dir + "/async", w).wait(); });
+  const Mesh all = make_mesh({static_cast<int>(devices().size())}, {"x"});
+  shard_map([](Array b) { return psum(b, "x"); }, all, {P()}, P())(ones({1})).block_until_ready();
+  const NamedSharding split(all, P("x"));
+  const Array want = device_put(whole, split);
+  expect(same(load_npy(dir + "/w.npy", split), want), "npy");
+  expect(same(load_safetensors(dir + "/w.safetensors", {{"w", split}}).at("w"), want),
+         "safetensors");
+  for (const char* run : {"/run", "/async"})
+    expect(same(load_checkpoint(dir + run, want), want), run);
+  expect(
+      load_npy(dir + "/w.npy", NamedSharding(mesh, P("x"))).addressable_shards().empty() != drives,
+      "the blocks of those that have devices");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,6 +189,7 @@ int main(int argc, char** argv) {
     if (mode == "save") save(dir);
     if (mode == "load") load(dir);
     if (mode == "keep") keep(dir);
+    if (mode == "apart") apart(dir);
     if (mode == "throw" || mode == "kill") fail(dir, mode == "kill");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "uncaught: %s\n", e.what());

@@ -71,6 +71,11 @@ TEST_F(ProcessFiles, TheLastOnesAreKeptWhileTheProgramGoesOn) {
   }
 }
 
+TEST_F(ProcessFiles, WhoHasNothingOfAnArrayDoesNotWaitToSaveIt) {
+  const auto o = run(4, 2, "apart", dir_);
+  EXPECT_EQ(o.status, 0) << o.output;
+}
+
 TEST_F(ProcessFiles, AnErrorInOneIsNamedInAllAndTheOldOneStands) {
   const auto o = run(4, 2, "throw", dir_);
   EXPECT_EQ(o.status, 0) << o.output;

@@ -1,5 +1,6 @@
 #include "core/transforms/lowering/eval.h"
 
+#include "core/array/local_devices.h"
 #include "core/array/sharding.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/reshard.h"
@@ -80,6 +81,7 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
     given.push_back(!node ? nullptr : node->mesh == mesh ? node->sharding : mesh->replicated());
   }
   const Partition plan = partition(primitive, in_types, out_types, params, given, mesh);
+  want_local_devices(*mesh, primitive.name, source);
   PerDeviceTrace trace(mesh, {false, false}, source);
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Sharding* const wanted = plan.operands[i];

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/array/local_devices.h"
 #include "core/array/sharding.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
@@ -36,12 +37,7 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
 PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options,
                                SourceLine made)
     : Trace("shard_map", made), mesh_(mesh), options_(options) {
-  if (mesh->local_count() == 0) {
-    throw ValueError("shard_map: none of the devices of " + describe_mesh(*mesh) +
-                     " is this process's: only the processes that drive devices of a mesh run "
-                     "functions over it" +
-                     at_line(made));
-  }
+  want_local_devices(*mesh, "shard_map", made);
 }
 
 Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/block_collectives.h"
+#include "core/array/local_devices.h"
 #include "core/ir/node.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/lowering/per_device.h"
@@ -79,6 +80,7 @@ Array reshard_array(const Array& x, const Sharding* target, const std::string& w
     return reshard(x, target, what, source);
   }
   target->block_shape(node->type.dims(), what);
+  want_local_devices(*mesh, what, source);
   PerDeviceTrace trace(mesh, {false, false});
   const ShapedArray& t = node->type;
   const ShapedArray block(node->sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),

@@ -1,5 +1,6 @@
 #include "core/transforms/lowering/sharding_constraint.h"
 
+#include "core/array/local_devices.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
@@ -145,9 +146,10 @@ Array process_allgather(const Array& x) {
   if (node.kind != NodeKind::stored || node.trace != 0)
     throw_escaped(node, "process_allgather", {});
   const auto& stored = static_cast<const StoredNode&>(node);
+  want_local_devices(*stored.mesh, "process_allgather", {});
   Array whole = reshard(x, stored.mesh->replicated(), "process_allgather");
   const StoredNode& all = *stored_of(whole);
-  if (all.mesh->fully_addressable() || all.count == 0) return whole;
+  if (all.mesh->fully_addressable()) return whole;
   // This process's copy of the whole array, as an array on one device.
   const detail::MeshImpl* one = detail::MeshImpl::single(all.mesh->local(0).device);
   StoredNode* copy = StoredNode::make(all.type, one, 1);
