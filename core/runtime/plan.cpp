@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "core/array/sharding.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
-#include "shmap/error.h"
 
 namespace shmap {
 
@@ -82,16 +80,8 @@ bool is_control(const PlanStep& step) {
 }  // namespace
 
 Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
-           RunControl run_control)
-    : mesh_(mesh),
-      run_control_(run_control),
-      jaxpr_(std::move(jaxpr)),
-      mark_(mesh->local_count() == 0 ? ProgramMark() : make_program_mark(*mesh, *jaxpr_, consts)) {
-  if (mesh->local_count() == 0) {
-    throw ValueError("jit: none of the devices of " + describe_mesh(*mesh) +
-                     " is this process's: only the processes that drive devices of a mesh run "
-                     "functions over it");
-  }
+           const ProgramMark& mark, RunControl run_control)
+    : mesh_(mesh), run_control_(run_control), jaxpr_(std::move(jaxpr)), mark_(mark) {
   Slots slots(*jaxpr_);
   for (std::size_t i = 0; i < jaxpr_->binders.size(); ++i) {
     const int slot = slots.of(jaxpr_->binders[i].get());

@@ -36,9 +36,10 @@ class Plan {
   using RunControl = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                               std::span<Array> out, std::unique_ptr<ControlState>& state);
 
-  // consts: the values of the jaxpr's first binders, stored on `mesh` like the arguments.
+  // consts: the values of the jaxpr's first binders, stored on `mesh` like the arguments. mark: by
+  // which other processes detect that they run another program.
   Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
-       RunControl run_control);
+       const ProgramMark& mark, RunControl run_control);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;

@@ -5,7 +5,6 @@
 // before other processes' data is used, and without additional messages.
 #pragma once
 #include <cstdint>
-#include <span>
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/jaxpr.h"
@@ -21,11 +20,9 @@ struct ProgramMark {
   friend bool operator==(const ProgramMark&, const ProgramMark&) = default;
 };
 
-// The mark of a program on a mesh of several processes; else zeros. consts: the values of the first
-// binders, stored on the mesh. Constants of up to 64 KB on CPU devices that do not vary over the
-// mesh are read, after a wait for them.
-ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
-                              std::span<const Array> consts);
+// The mark of a program that captures nothing, on a mesh of several processes; else zeros.
+// (compare_program, in same_values.h, makes the mark of one that does.)
+ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr);
 
 // The mark of the plan that this thread runs.
 ProgramMark current_program() noexcept;

@@ -23,6 +23,10 @@ namespace {
 
 using Role = SameValue::Role;
 
+// The mark of a program has the captured values of up to so many bytes, which take microseconds to
+// read, on whichever thread.
+constexpr std::int64_t kMostMarkedBytes = 64 << 10;
+
 bool is_compared(const detail::MeshImpl& mesh) {
   if (mesh.fully_addressable() || mesh.local_count() == 0) [[likely]]
     return false;
@@ -97,22 +101,35 @@ void report_argument(const detail::MeshImpl& mesh, const Array& x, const std::st
 
 }  // namespace
 
-void compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
-                     std::span<const Array> consts, SourceLine source) {
-  if (!is_compared(mesh)) return;
-  const std::string function = " of the function under jit" + at(source);
-  report(mesh, {Role::program, 0, key_of(Role::program, "", source),
-                HashText().add(to_string(jaxpr)).value(),
-                static_cast<std::uint32_t>(jaxpr.eqns.size()), "the program" + function});
+ProgramMark compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
+                            std::span<const Array> consts, SourceLine source) {
+  if (mesh.fully_addressable() || mesh.local_count() == 0) return {};
+  ProgramMark mark = make_program_mark(mesh, jaxpr);
+  const bool compared = is_compared(mesh);
+  const bool marked = mesh.backend().host_addressable() && !capturing();
+  const std::string function = compared ? " of the function under jit" + at(source) : "";
+  if (compared) {
+    report(mesh, {Role::program, 0, key_of(Role::program, "", source), mark.program, mark.equations,
+                  "the program" + function});
+  }
+  HashText values;
   for (std::size_t i = 0; i < consts.size() && i < jaxpr.binders.size(); ++i) {
     const ShapedArray& type = jaxpr.binders[i]->type;
     const StoredNode* node = stored_of(consts[i]);
+    if (node == nullptr || type.axes().mask_in(*mesh.env()) != 0) continue;
+    const bool in_mark = marked && type.nbytes() <= kMostMarkedBytes;
     // What was computed in a body is no capture from outside.
-    if (node == nullptr || node->trace != 0 || type.axes().mask_in(*mesh.env()) != 0) continue;
+    const bool reported = compared && node->trace == 0;
+    if (!in_mark && !reported) continue;
+    const std::uint64_t hash = hash_of(consts[i]);
+    if (in_mark) values.add(hash);
+    if (!reported) continue;
     const std::string name = "captured array " + std::to_string(i);
-    report(mesh, {Role::captured, 0, key_of(Role::captured, name, source), hash_of(consts[i]), 0,
+    report(mesh, {Role::captured, 0, key_of(Role::captured, name, source), hash, 0,
                   name + function + ", of type " + to_string(type) + ","});
   }
+  mark.constants = values.value();
+  return mark;
 }
 
 void compare_arguments(const detail::MeshImpl& mesh, std::span<const Array> arguments,

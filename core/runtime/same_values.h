@@ -3,8 +3,8 @@
 //
 // The hashes go to the mesh's first process as messages of their own, for which nobody waits
 // (Exchanges::report_value), so that a program without collectives is compared too. Only the main
-// thread's calls are compared: other threads may call in any order. Nothing is done on a mesh of
-// one process, nor in code that only some devices take.
+// thread's calls are reported: other threads may call in any order. Nothing is done on a mesh of
+// one process, and nothing is reported in code that only some devices take.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,13 +12,16 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/jaxpr.h"
+#include "core/runtime/program_mark.h"
 
 namespace shmap {
 
-// A program that was planned for the mesh, and the values of its first binders. Waits for those
-// that are equal on all devices, and reads each once, at 10 GB/s or so from CPU memory.
-void compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
-                     std::span<const Array> consts, SourceLine source);
+// A program that is to be planned for the mesh, and the values of its first binders, stored on the
+// mesh. Waits for those that are equal on all devices, and reads each once, at 10 GB/s or so from
+// CPU memory. Returns the mark of the program, on any thread and in code that only some devices
+// take: of the values it has those of up to 64 KB on CPU devices.
+ProgramMark compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
+                            std::span<const Array> consts, SourceLine source);
 
 // Arguments of a function under jit that is called for the first time: those that are host data,
 // and that every device of the mesh is to have whole. in: their shardings; empty: all are

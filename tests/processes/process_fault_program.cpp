@@ -138,6 +138,17 @@ bool run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   } else if (fault == "captured") {
     const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
     sums([=](Array b) { return b * scale; })(x).block_until_ready();
+  } else if (fault == "captured_on_thread") {  // where the first message of the program tells it
+    const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
+    std::exception_ptr error;
+    std::thread([&] {
+      try {
+        sums([=](Array b) { return b * scale; })(x).block_until_ready();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }).join();
+    if (error != nullptr) std::rethrow_exception(error);
   } else if (fault == "captured_large") {
     Array scale = ones({100'000});
     if (otherwise) scale = concatenate({ones({99'999}), full({1}, 3.f)}, 0);
@@ -211,9 +222,9 @@ int run(const std::string& fault, bool replays) {
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   if (fault == "op") first_listener.listen(), second_listener.listen();
-  for (const char* name : {"literal", "literal_alone", "traced", "captured", "captured_large",
-                           "argument", "argument_of_body", "closed_over", "put", "not_under_jit",
-                           "same", "kill_in_capture", "threads"}) {
+  for (const char* name : {"literal", "literal_alone", "traced", "captured", "captured_on_thread",
+                           "captured_large", "argument", "argument_of_body", "closed_over", "put",
+                           "not_under_jit", "same", "kill_in_capture", "threads"}) {
     if (fault != name) continue;
     run_program(mesh, fault, faulty);
     return 0;

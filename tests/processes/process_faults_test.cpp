@@ -169,8 +169,10 @@ TEST_F(ProcessFaults, OneWithAnotherProgram) {
                 AllOf(HasSubstr("the processes run different programs"), HasSubstr("process 1"),
                       HasSubstr("psum"), HasSubstr("process_fault_program.cpp:")));
   }
-  if (devices().starts_with("cpu")) {
-    const Outcome o = job("captured");
+  for (const char* fault : {"captured", "captured_on_thread"}) {
+    if (!devices().starts_with("cpu")) continue;
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
     EXPECT_NE(o.status, 0);
     EXPECT_THAT(o.output, AllOf(HasSubstr("the same program with other captured values"),
                                 HasSubstr("process 1"), HasSubstr("process_fault_program.cpp:")));

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "core/array/local_devices.h"
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
 #include "core/base/scope_names.h"
@@ -140,7 +141,9 @@ class PlannedTrace final : public PerDeviceTrace {
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) {
-      plan = std::make_unique<Plan>(mesh(), run_passes(jaxpr, {*mesh()}), std::vector<Array>(),
+      JaxprRef planned = run_passes(jaxpr, {*mesh()});
+      const ProgramMark mark = make_program_mark(*mesh(), *planned);
+      plan = std::make_unique<Plan>(mesh(), std::move(planned), std::vector<Array>(), mark,
                                     run_control);
       bodies_.in_order.push_back(plan.get());
     }
@@ -237,6 +240,7 @@ const MeshImpl* choose_mesh(const Entry& entry) {
 void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) {
   const MeshImpl* mesh = choose_mesh(entry);
   if (!mesh || mesh->is_abstract()) return;
+  want_local_devices(*mesh, "jit", source);
   const HostSpanScope logged("plan", "jit");
   const ScopesHidden hidden;
   // The sharding of an argument that is not on the mesh; null where argument_shardings chooses it.
@@ -257,8 +261,9 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
     entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
     JaxprRef planned = run_passes(*lowered.jaxpr, {*mesh, shown});
-    compare_program(*mesh, *planned, consts, source);
-    entry.plan = std::make_unique<Plan>(mesh, std::move(planned), std::move(consts), run_control);
+    const ProgramMark mark = compare_program(*mesh, *planned, consts, source);
+    entry.plan =
+        std::make_unique<Plan>(mesh, std::move(planned), std::move(consts), mark, run_control);
   } catch (const OtherMesh&) {  // the program is interpreted instead
   }
 }
@@ -287,9 +292,9 @@ void plan_body(Entry& entry, PerDeviceTrace& trace, SourceLine source,
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
   JaxprRef planned = run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown});
-  compare_program(*trace.mesh(), *planned, consts, source);
-  entry.plan =
-      std::make_unique<Plan>(trace.mesh(), std::move(planned), std::move(consts), run_control);
+  const ProgramMark mark = compare_program(*trace.mesh(), *planned, consts, source);
+  entry.plan = std::make_unique<Plan>(trace.mesh(), std::move(planned), std::move(consts), mark,
+                                      run_control);
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
