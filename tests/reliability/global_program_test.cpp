@@ -9,6 +9,7 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
 
 #include "shmap/ops.h"
@@ -52,14 +53,22 @@ Shape random_shape(Random& random, int rank) {
 Mesh random_mesh(Random& random) {
   const std::vector<Shape> sizes = {{8},    {4},    {2}, {1},    {3},       {4, 2}, {2, 4},
                                     {2, 2}, {3, 2}, {7}, {1, 8}, {2, 2, 2}, {5},    {2, 1, 3}};
-  const Shape size = random.of(sizes);
+  Shape size;
+  std::vector<Device> some;
+  // Drawn again until each process has a device of the mesh: one that has none cannot run programs.
+  std::set<int> processes;
+  while (static_cast<int>(processes.size()) < process_count()) {
+    size = random.of(sizes);
+    some = devices();
+    for (std::size_t i = some.size(); i-- > 1;)
+      std::swap(some[i], some[static_cast<std::size_t>(random(0, static_cast<std::int64_t>(i)))]);
+    some.erase(some.begin() + static_cast<std::ptrdiff_t>(product(size)), some.end());
+    processes.clear();
+    for (const Device& d : some) processes.insert(d.process_index());
+  }
   std::vector<std::string> names;
   for (std::size_t a = 0; a < size.size(); ++a) names.push_back(std::string(1, "ijk"[a]));
-  std::vector<Device> all = devices();
-  for (std::size_t i = all.size(); i-- > 1;)
-    std::swap(all[i], all[static_cast<std::size_t>(random(0, static_cast<std::int64_t>(i)))]);
-  all.erase(all.begin() + static_cast<std::ptrdiff_t>(product(size)), all.end());
-  return make_mesh(size, names, all);
+  return make_mesh(size, names, some);
 }
 
 // A spec that divides the shape, its axes in any order.

@@ -16,11 +16,16 @@ constexpr const char* kNames[] = {"i", "j"};
 }
 
 RandomChoice::RandomChoice(unsigned seed, const std::vector<Extents>& meshes) : engine_(seed) {
-  std::vector<Extents> of_all;  // the meshes of which each process can drive a part
+  const std::vector<Extents> of_all = in_all_processes(meshes);
+  sizes_ = of_all[pick(of_all.size())];
+}
+
+std::vector<Extents> RandomChoice::in_all_processes(const std::vector<Extents>& meshes) {
+  std::vector<Extents> of_all;
   std::ranges::copy_if(meshes, std::back_inserter(of_all), [](const Extents& sizes) {
     return sizes.empty() || Shape(sizes).num_elements() >= process_count();
   });
-  sizes_ = of_all[pick(of_all.size())];
+  return of_all;
 }
 
 std::size_t RandomChoice::pick(std::size_t n) {
@@ -85,6 +90,8 @@ PartitionSpec RandomChoice::to_spec(const SpecDims& dims) {
 void run_cases(unsigned count, void (*run)(unsigned)) {
   if (const char* one = std::getenv("SHMAP_TEST_CASE"))
     return run(static_cast<unsigned>(std::atoi(one)));
+  if (const char* set = std::getenv("SHMAP_TEST_PROGRAMS"))
+    count = static_cast<unsigned>(std::strtoul(set, nullptr, 10));
   for (unsigned number = 0; number < count && !::testing::Test::HasFailure(); ++number) run(number);
 }
 

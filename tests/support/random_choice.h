@@ -37,6 +37,8 @@ class RandomChoice {
   std::vector<int> random_axes();    // one at least, in any order
   std::vector<int> shuffled(int n);  // 0 to n - 1
   std::int64_t ranks(const std::vector<int>& axes) const;
+  // Those of the meshes of which each process can have a device; all, in one process.
+  static std::vector<Extents> in_all_processes(const std::vector<Extents>& meshes);
   static unsigned mask(const std::vector<int>& axes);
   static Axes names(const std::vector<int>& axes);
   static PartitionSpec to_spec(const SpecDims& dims);
@@ -50,7 +52,8 @@ class RandomChoice {
   Extents sizes_;
 };
 
-// run(number) for each number below `count` until one fails, or for that of SHMAP_TEST_CASE alone.
+// run(number) for each number below `count` (SHMAP_TEST_PROGRAMS, if that is set) until one fails,
+// or for that of SHMAP_TEST_CASE alone.
 void run_cases(unsigned count, void (*run)(unsigned number));
 
 }  // namespace shmap::test

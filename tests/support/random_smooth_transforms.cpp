@@ -198,7 +198,8 @@ bool RandomSmoothBody::try_loop(const Tried& t, bool rows) {
 // A mapped function of two values, over a mesh of its own.
 bool RandomSmoothBody::try_shard_map(const Tried& t) {
   if (!sizes().empty()) return false;
-  static const std::vector<Extents> meshes = {{2}, {4}, {8}, {2, 2}, {2, 4}, {4, 2}, {1, 2}};
+  static const std::vector<Extents> meshes =
+      in_all_processes({{2}, {4}, {8}, {2, 2}, {2, 4}, {4, 2}, {1, 2}});
   const std::size_t a = t.a, b = pick(known.size());
   const Known x = t.x, y = known[b];
   // All bodies of a program share one mesh, since arrays of several meshes do not meet.
