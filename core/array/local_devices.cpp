@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/array/sharding.h"
+#include "core/ir/trace.h"
 
 namespace shmap {
 
