@@ -13,7 +13,7 @@ namespace {
 
 // The start operands, from operand `first` on.
 struct Starts {
-  cuda::PartStart start[kMaxRank];
+  cuda::SliceStart start[kMaxRank];
 
   Starts(const KernelCall& call, std::size_t first) {
     for (std::size_t i = first; i < call.in.size(); ++i)

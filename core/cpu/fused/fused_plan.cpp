@@ -12,7 +12,7 @@
 #include "core/cpu/fused/value_addresses.h"
 #include "core/cpu/fused/wider_tiles.h"
 #include "core/cpu/kernels/elementwise/cast.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 #include "core/ops/elementwise.h"
 
 namespace shmap::cpu {

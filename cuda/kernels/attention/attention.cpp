@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/float_format.h"
-#include "cuda/kernels/attention/attention_parts.h"
+#include "cuda/kernels/attention/attention_call.h"
 #include "cuda/kernels/attention/library_attention.h"
 #include "shmap/error.h"
 

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "cuda/kernels/attention/attention_grad_parts.h"
-#include "cuda/kernels/attention/attention_parts.h"
+#include "cuda/kernels/attention/attention_call.h"
+#include "cuda/kernels/attention/attention_grad_call.h"
 #include "cuda/kernels/attention/library_attention.h"
 
 namespace shmap::cuda {

@@ -5,7 +5,7 @@
 // whose results it sums while it passes over the rows of the other operand, its *stream*. Both
 // cases are thus one kernel with the operands exchanged.
 #pragma once
-#include "cuda/kernels/attention/attention_grad_parts.h"
+#include "cuda/kernels/attention/attention_grad_call.h"
 #include "cuda/kernels/attention/attention_scores.h"
 
 namespace shmap::cuda {

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "cuda/kernels/attention/attention_parts.h"
+#include "cuda/kernels/attention/attention_call.h"
 #include "cuda/kernels/embedded/scalar.h"
 #include "cuda/kernels/embedded/warp.h"
 #include "cuda/kernels/launch/launch.h"

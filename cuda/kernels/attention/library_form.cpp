@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "cuda/kernels/attention/attention_parts.h"
+#include "cuda/kernels/attention/attention_call.h"
 
 namespace shmap::cuda {
 

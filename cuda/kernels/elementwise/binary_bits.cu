@@ -1,5 +1,5 @@
 // Two integers or bools: bits, shifts, the larger and the smaller.
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 #include "cuda/kernels/elementwise/map.h"
 #include "cuda/kernels/launch/dispatch.h"
 

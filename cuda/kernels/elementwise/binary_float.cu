@@ -1,5 +1,5 @@
 // Arithmetic of two floats.
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 #include "cuda/kernels/elementwise/map.h"
 #include "cuda/kernels/launch/dispatch.h"
 

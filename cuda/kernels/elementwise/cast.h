@@ -1,6 +1,6 @@
 // Conversion kernels from one dtype to all others; each .cu file makes some of them.
 #pragma once
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 #include "cuda/kernels/elementwise/map.h"
 #include "cuda/kernels/launch/dispatch.h"
 
@@ -22,12 +22,12 @@ void run_cast(Operand in, void* out, std::int64_t n, void* stream) {
 
 // A conversion between integers depends only on the source's sign and the target's size.
 template <class From, class To>
-struct Target {
+struct ConvertedTo {
   using type = To;
 };
 template <class From, class To>
 requires(!scalar::is_float<scalar::Compute<From>> &&
-         !scalar::is_float<scalar::Compute<To>>) struct Target<From, To> {
+         !scalar::is_float<scalar::Compute<To>>) struct ConvertedTo<From, To> {
   using type = scalar::Unsigned<To>;
 };
 
@@ -36,7 +36,7 @@ UnaryFn find_cast(DType to) {
   if (to == DType::bool_) return run_cast<From, Boolean>;
   UnaryFn kernel = nullptr;
   const bool known = with_number(
-      to, [&]<class To>() { kernel = run_cast<From, typename Target<From, To>::type>; });
+      to, [&]<class To>() { kernel = run_cast<From, typename ConvertedTo<From, To>::type>; });
   return known ? kernel : nullptr;
 }
 

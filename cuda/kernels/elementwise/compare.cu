@@ -1,5 +1,5 @@
 // Comparisons of two elements of any dtype; the results are bools.
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 #include "cuda/kernels/elementwise/map.h"
 #include "cuda/kernels/launch/dispatch.h"
 

@@ -1,6 +1,6 @@
 #include "cuda/kernels/elementwise/elementwise.h"
 
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 
 namespace shmap::cuda {
 

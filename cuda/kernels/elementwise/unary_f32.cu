@@ -1,4 +1,4 @@
-#include "cuda/kernels/elementwise/elementwise_parts.h"
+#include "cuda/kernels/elementwise/elementwise_lookup.h"
 #include "cuda/kernels/elementwise/unary_float.h"
 
 namespace shmap::cuda {

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // The box of `part` in `whole`, strides in bytes; merges dims that are contiguous on both sides.
-Box make_box(int itemsize, const Shape& whole, const Shape& part, const PartStart* starts,
+Box make_box(int itemsize, const Shape& whole, const Shape& part, const SliceStart* starts,
              bool starts_in) {
   Box box;
   box.starts_in = starts_in ? 1 : 0;
@@ -150,7 +150,7 @@ void launch_box(const char* name, const Box& box, const void* in, void* out, voi
 }
 
 void copy(const char* name, int itemsize, const Shape& whole, const Shape& part,
-          const PartStart* starts, bool starts_in, const void* in, void* out, void* stream) {
+          const SliceStart* starts, bool starts_in, const void* in, void* out, void* stream) {
   Box box = make_box(itemsize, whole, part, starts, starts_in);
   for (std::int64_t d = 0; d < box.rank; ++d) box.units *= box.extent[d];
   if (box.units == 0) return;
@@ -188,13 +188,13 @@ void copy(const char* name, int itemsize, const Shape& whole, const Shape& part,
 
 }  // namespace
 
-void dynamic_slice(int itemsize, const Shape& whole, const Shape& part, const PartStart* starts,
+void dynamic_slice(int itemsize, const Shape& whole, const Shape& part, const SliceStart* starts,
                    const void* in, void* out, void* stream) {
   copy("dynamic_slice", itemsize, whole, part, starts, true, in, out, stream);
 }
 
 void dynamic_update_slice(int itemsize, const Shape& whole, const Shape& part,
-                          const PartStart* starts, const void* update, void* out, void* stream) {
+                          const SliceStart* starts, const void* update, void* out, void* stream) {
   copy("dynamic_update_slice", itemsize, whole, part, starts, false, update, out, stream);
 }
 

@@ -56,18 +56,18 @@ __global__ void __launch_bounds__(kThreads)
 
 // The same between several pairs of addresses; each pair has a row of blocks.
 constexpr int kMostBoxes = 64;
-struct Places {
+struct BoxAddresses {
   const char* src[kMostBoxes];
   char* dst[kMostBoxes];
 };
 template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
-    copy_items_of_boxes(Index items, const SHMAP_CONSTANT Places places,
+    copy_items_of_boxes(Index items, const SHMAP_CONSTANT BoxAddresses boxes,
                         const SHMAP_CONSTANT Walk<Index> dims) {
   for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
        i += gridDim.x * Index{kThreads}) {
-    const char* from = places.src[blockIdx.y];
-    char* to = places.dst[blockIdx.y];
+    const char* from = boxes.src[blockIdx.y];
+    char* to = boxes.dst[blockIdx.y];
     dims.move(i, from, to);
     *reinterpret_cast<Item*>(to) = *reinterpret_cast<const Item*>(from);
   }
@@ -224,10 +224,10 @@ void run_tiles(const CopyPlan& plan, int y, void* stream) {
 // Copies up to kMostBoxes boxes.
 void run_boxes(const CopyPlan& plan, const void* const* src, void* const* dst, int n,
                void* stream) {
-  Places places{};
+  BoxAddresses boxes{};
   for (int i = 0; i < n; ++i) {
-    places.src[i] = static_cast<const char*>(src[i]);
-    places.dst[i] = static_cast<char*>(dst[i]);
+    boxes.src[i] = static_cast<const char*>(src[i]);
+    boxes.dst[i] = static_cast<char*>(dst[i]);
   }
   with_item(plan.itemsize, [&]<class Item>() {
     with_index(plan.items, [&]<class Index>(Index) {
@@ -236,7 +236,7 @@ void run_boxes(const CopyPlan& plan, const void* const* src, void* const* dst, i
       dim3 grid = grid_for(plan.items);
       grid.y = static_cast<unsigned>(n);
       launch("copy_items_of_boxes", copy_items_of_boxes<Item, Index>, grid, dim3(kThreads), stream,
-             static_cast<Index>(plan.items), places, dims);
+             static_cast<Index>(plan.items), boxes, dims);
     });
   });
 }

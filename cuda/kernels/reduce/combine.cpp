@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/base/reduction_domain.h"
-#include "cuda/kernels/reduce/combine_parts.h"
+#include "cuda/kernels/reduce/combine_call.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -5,7 +5,7 @@
 #include "cuda/kernels/embedded/reduction.h"
 #include "cuda/kernels/launch/dispatch.h"
 #include "cuda/kernels/reduce/combine.h"
-#include "cuda/kernels/reduce/combine_parts.h"
+#include "cuda/kernels/reduce/combine_call.h"
 
 namespace shmap::cuda {
 namespace {

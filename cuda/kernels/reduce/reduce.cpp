@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/base/reduction_domain.h"
-#include "cuda/kernels/reduce/reduce_parts.h"
+#include "cuda/kernels/reduce/reduce_call.h"
 #include "cuda/kernels/reduce/reduce_plan.h"
 #include "shmap/error.h"
 

@@ -12,7 +12,7 @@
 #include "cuda/kernels/elementwise/fill.h"
 #include "cuda/kernels/embedded/warp.h"
 #include "cuda/kernels/launch/launch.h"
-#include "cuda/kernels/reduce/reduce_parts.h"
+#include "cuda/kernels/reduce/reduce_call.h"
 #include "cuda/kernels/reduce/reduce_plan.h"
 #include "cuda/kernels/reduce/reducer.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cuda/kernels/reduce/scan_parts.h"
+#include "cuda/kernels/reduce/scan_call.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

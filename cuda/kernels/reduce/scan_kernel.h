@@ -8,7 +8,7 @@
 
 #include "cuda/kernels/embedded/warp.h"
 #include "cuda/kernels/launch/launch.h"
-#include "cuda/kernels/reduce/scan_parts.h"
+#include "cuda/kernels/reduce/scan_call.h"
 #include "cuda/kernels/reduce/scan_plan.h"
 
 namespace shmap::cuda {

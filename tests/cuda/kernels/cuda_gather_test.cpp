@@ -244,7 +244,7 @@ void check_parts(DType dtype, std::int64_t offset, unsigned literals) {
     Bytes whole = items_of(dtype, p.whole.num_elements(), Items::special, 41);
     Bytes part(static_cast<std::size_t>(p.part.num_elements() * item));
     std::vector<DeviceBytes> at;
-    std::vector<PartStart> starts;
+    std::vector<SliceStart> starts;
     for (std::size_t d = 0; d < p.starts.size(); ++d) {
       at.emplace_back(std::vector<std::int64_t>{p.starts[d]});
       const bool literal = (literals >> d & 1u) != 0;

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/cpu/kernels/attention/attention_parts.h"
+#include "core/cpu/kernels/attention/attention_shared.h"
 
 namespace shmap::cpu {
 

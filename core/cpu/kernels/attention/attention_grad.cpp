@@ -2,7 +2,7 @@
 // the sum of each row, which the forward pass kept.
 #include <vector>
 
-#include "core/cpu/kernels/attention/attention_parts.h"
+#include "core/cpu/kernels/attention/attention_shared.h"
 
 namespace shmap::cpu {
 

@@ -1,5 +1,5 @@
 // The derivative of attention along tangents of q, k and v, from the results of the forward pass.
-#include "core/cpu/kernels/attention/attention_parts.h"
+#include "core/cpu/kernels/attention/attention_shared.h"
 
 namespace shmap::cpu {
 

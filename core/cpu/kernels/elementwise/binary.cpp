@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/float_format.h"
-#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/binary_lookup.h"
 #include "core/cpu/kernels/elementwise/half_block.h"
 
 namespace shmap::cpu {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/binary_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/binary_bf16.cpp"

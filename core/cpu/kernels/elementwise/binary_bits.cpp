@@ -2,7 +2,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/binary_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/binary_bits.cpp"

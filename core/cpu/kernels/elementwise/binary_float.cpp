@@ -1,7 +1,7 @@
 // Arithmetic of f32 and f64.
 #include <cmath>
 
-#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/binary_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/binary_float.cpp"

@@ -1,7 +1,7 @@
 // pow and atan2 of f32.
 #include <cmath>
 
-#include "core/cpu/kernels/elementwise/binary_parts.h"
+#include "core/cpu/kernels/elementwise/binary_lookup.h"
 #include "core/cpu/kernels/elementwise/vector_call.h"
 
 #undef HWY_TARGET_INCLUDE

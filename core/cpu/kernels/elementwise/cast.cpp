@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/float_format.h"
-#include "core/cpu/kernels/elementwise/cast_parts.h"
+#include "core/cpu/kernels/elementwise/cast_lookup.h"
 
 namespace shmap::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/cpu/kernels/elementwise/cast_parts.h"
+#include "core/cpu/kernels/elementwise/cast_lookup.h"
 #include "shmap/half.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
-#include "core/cpu/kernels/elementwise/cast_parts.h"
+#include "core/cpu/kernels/elementwise/cast_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/cast_plain.cpp"

@@ -6,7 +6,7 @@
 
 #include "core/base/float_format.h"
 #include "core/cpu/kernels/elementwise/half_block.h"
-#include "core/cpu/kernels/elementwise/unary_parts.h"
+#include "core/cpu/kernels/elementwise/unary_lookup.h"
 
 namespace shmap::cpu {
 namespace {

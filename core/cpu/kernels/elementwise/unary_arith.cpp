@@ -8,7 +8,7 @@
 
 #include "core/base/element_type.h"
 #include "core/base/float_format.h"
-#include "core/cpu/kernels/elementwise/unary_parts.h"
+#include "core/cpu/kernels/elementwise/unary_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/unary_arith.cpp"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <iterator>
 
-#include "core/cpu/kernels/elementwise/unary_parts.h"
+#include "core/cpu/kernels/elementwise/unary_lookup.h"
 #include "core/cpu/kernels/elementwise/vector_call.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/fused/chain.cpp"
@@ -74,7 +74,7 @@ struct Source {
     return widened(hn::LoadU(Half{}, some));
   }
 };
-struct Target {
+struct Destination {
   void* at;
   bool half;
   HWY_INLINE void store(V x, std::int64_t i) const {
@@ -116,7 +116,7 @@ constexpr int packed(ChainCode code, ChainForm form) {
 // Stores the eight vectors of a group, past the caches if `around`.
 template <bool around>
 struct Stores {
-  Target out;
+  Destination out;
   HWY_INLINE void group(std::int64_t i, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7) {
     const auto put = [&](V a, std::int64_t k) HWY_ATTR {
       if constexpr (around)
@@ -389,7 +389,7 @@ HWY_INLINE std::int64_t run_whole_vectors(const ChainOp* ops, int count, Source 
 
 void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
   const Source in{from, count > 0 && ops[0].code == ChainCode::widen};
-  const Target out{to, count > 0 && ops[count - 1].code == ChainCode::narrow};
+  const Destination out{to, count > 0 && ops[count - 1].code == ChainCode::narrow};
   if (out.half) --count;
   if (in.half) ++ops, --count;
   const std::int64_t whole = n / kGroup * kGroup;

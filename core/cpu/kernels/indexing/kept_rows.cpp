@@ -38,7 +38,7 @@ std::int64_t keep(const std::int32_t* indices, std::int64_t count, std::int32_t 
     // One unsigned comparison tests both bounds: i - first of an index below `first` wraps to at
     // least 2^31 - first.
     const auto inside = hn::RebindMask(d, hn::Lt(hn::BitCast(u, hn::Sub(i, low)), wide));
-    const Kept<D> lanes_kept(inside);
+    const KeptLanes<D> lanes_kept(inside);
     hn::StoreU(lanes_kept.compressed(i), d, rows + kept);
     hn::StoreU(lanes_kept.compressed(place), d, at + kept);
     kept += lanes_kept.count;

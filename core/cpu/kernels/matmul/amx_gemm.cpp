@@ -183,7 +183,7 @@ constexpr Multiply kMultiply[2][2] = {{multiply<false, false>, multiply<false, t
 
 // The destination of the sums, and the values that are added to them. Rows of f32 sums are sum_ld
 // elements apart, rows of bf16 ld elements.
-struct Target {
+struct Destination {
   const float* add = nullptr;          // null: none
   float* sum = nullptr;                // null: the sums go to `out`
   const std::uint16_t* old = nullptr;  // null: none
@@ -209,7 +209,7 @@ SHMAP_AMX void put_rounded(const float* sums, std::uint16_t* out, std::int64_t l
   }
 }
 
-SHMAP_AMX void put(const float* sums, std::int64_t rows, std::int64_t cols, const Target& t) {
+SHMAP_AMX void put(const float* sums, std::int64_t rows, std::int64_t cols, const Destination& t) {
   if (t.add == nullptr && t.old == nullptr && t.sum == nullptr && rows == kPanel && cols == kPanel)
     return put_rounded(sums, t.out, t.ld);
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -344,7 +344,7 @@ void multiply_block(const Gemm& g, const Block& block, char* hot, const char* pa
         else
           kMultiply[rows <= kTile][cols <= kTile](hot, b, here, s == 0, ahead, tiles);
         if (!last) continue;
-        Target to;
+        Destination to;
         to.ld = g.ldc;
         if (g.out == f32) {
           to.sum_ld = g.ldc;

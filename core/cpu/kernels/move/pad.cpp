@@ -15,11 +15,11 @@ using std::int64_t;
 constexpr int64_t kPartBytes = 64 << 10;  // fewer bytes are not worth another thread
 
 // The items of src that are copied to dst along one dim, and the position of the first in dst.
-struct Placed {
+struct CopiedItems {
   int64_t first, count, at;
 };
 
-Placed place(int64_t extent, int64_t low, int64_t interior, int64_t out) {
+CopiedItems copied_items(int64_t extent, int64_t low, int64_t interior, int64_t out) {
   const int64_t step = interior + 1;
   const int64_t first = low < 0 ? (-low + step - 1) / step : 0;
   const int64_t at = low + first * step;
@@ -54,7 +54,7 @@ void fill_gap(char* out, const void* value, int itemsize, int64_t n) {
 // `runs` the box is as large as dst.
 struct Box {
   int runs;
-  Placed placed[kMaxRank];
+  CopiedItems copied[kMaxRank];
   int64_t stride[kMaxRank];  // bytes in dst
   const void* value;
   int itemsize;
@@ -63,12 +63,12 @@ struct Box {
 // Fills the memory from `filled` to the box's runs at `base` and dim d, and between these runs.
 // Returns the end of the last run.
 char* fill_between(const Box& box, int d, char* base, char* filled) {
-  char* const first = base + box.placed[d].at * box.stride[d];
+  char* const first = base + box.copied[d].at * box.stride[d];
   if (d == box.runs) {
     fill_gap(filled, box.value, box.itemsize, (first - filled) / box.itemsize);
-    return first + box.placed[d].count * box.stride[d];
+    return first + box.copied[d].count * box.stride[d];
   }
-  for (int64_t i = 0; i < box.placed[d].count; ++i)
+  for (int64_t i = 0; i < box.copied[d].count; ++i)
     filled = fill_between(box, d + 1, first + i * box.stride[d], filled);
   return filled;
 }
@@ -97,25 +97,25 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   for (int d = 0; d < p.rank; ++d) {
     const bool here = d == cut;
     const int64_t size = here ? end - begin : out[d];
-    const Placed placed = box.placed[d] =
-        place(p.extent[d], here ? p.low[d] - begin : p.low[d], p.interior[d], size);
+    const CopiedItems items = box.copied[d] =
+        copied_items(p.extent[d], here ? p.low[d] - begin : p.low[d], p.interior[d], size);
     box.stride[d] = dst_stride[d];
-    if (d >= cut && placed.count < size) box.runs = d;
-    gaps |= p.interior[d] > 0 && placed.count > 1;
-    copy.extent[d] = placed.count;
+    if (d >= cut && items.count < size) box.runs = d;
+    gaps |= p.interior[d] > 0 && items.count > 1;
+    copy.extent[d] = items.count;
     copy.src_stride[d] = src_stride[d];
     copy.dst_stride[d] = dst_stride[d] * (p.interior[d] + 1);
-    if (placed.count > 0) {
-      src += placed.first * src_stride[d];
-      dst += placed.at * dst_stride[d];
+    if (items.count > 0) {
+      src += items.first * src_stride[d];
+      dst += items.at * dst_stride[d];
     }
-    copied *= placed.count;
+    copied *= items.count;
     range *= size;
   }
   // If runs are short or have gaps, everything is filled first, which takes less time than filling
   // between the runs.
   constexpr int64_t short_run = 512;  // bytes
-  gaps |= box.placed[box.runs].count * box.stride[box.runs] < short_run;
+  gaps |= box.copied[box.runs].count * box.stride[box.runs] < short_run;
   // If there are dims outside the cut dim, a block of `range` items is not contiguous.
   if (copied < range) {
     int64_t outer = 1;
@@ -124,8 +124,8 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
     for (int64_t o = 0; o < outer; ++o) {
       bool inside = copied > 0 && !gaps;
       for (int64_t rest = o, d = cut - 1; d >= 0 && inside; rest /= out[d--]) {
-        const int64_t from_box = rest % out[d] - box.placed[d].at;
-        inside = from_box >= 0 && from_box < box.placed[d].count;
+        const int64_t from_box = rest % out[d] - box.copied[d].at;
+        inside = from_box >= 0 && from_box < box.copied[d].count;
       }
       char* const at_o = base + o * stride;
       char* const filled = inside ? fill_between(box, cut, at_o, at_o) : at_o;

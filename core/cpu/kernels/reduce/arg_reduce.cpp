@@ -8,14 +8,14 @@
 
 #include "core/base/float_format.h"
 #include "core/cpu/kernels/elementwise/cast.h"
-#include "core/cpu/kernels/reduce/arg_reduce_parts.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/arg_reduce_loops.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 
 namespace shmap::cpu {
 namespace {
 
 struct Kernels {
-  ArgParts parts;
+  ArgLoops parts;
   CastFn widen;  // nullptr except for the half types
   std::int64_t itemsize, computed_itemsize;
 };
@@ -23,7 +23,7 @@ struct Kernels {
 Kernels find_kernels(ArgReduction op, DType dtype) {
   const bool half = is_half(dtype);
   const DType computed = reduce_partial_dtype(dtype);
-  return {arg_parts(op, computed), half ? cast_kernel(dtype, DType::f32) : nullptr, itemsize(dtype),
+  return {arg_loops(op, computed), half ? cast_kernel(dtype, DType::f32) : nullptr, itemsize(dtype),
           itemsize(computed)};
 }
 

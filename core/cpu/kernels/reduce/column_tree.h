@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "core/cpu/kernels/reduce/reduce.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 
 namespace shmap::cpu {
 

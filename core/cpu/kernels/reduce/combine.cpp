@@ -8,7 +8,7 @@
 
 #include "core/base/float_format.h"
 #include "core/cpu/kernels/elementwise/cast.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 #include "core/cpu/kernels/vector/non_temporal.h"
 #include "shmap/error.h"
 

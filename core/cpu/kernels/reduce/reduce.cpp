@@ -11,7 +11,7 @@
 #include "core/base/float_format.h"
 #include "core/cpu/kernels/elementwise/cast.h"
 #include "core/cpu/kernels/elementwise/fill.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {

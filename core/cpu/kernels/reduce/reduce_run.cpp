@@ -8,7 +8,7 @@
 
 #include "core/base/element_type.h"
 #include "core/base/reduction_domain.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/reduce/reduce_run.cpp"

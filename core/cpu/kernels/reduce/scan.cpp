@@ -8,7 +8,7 @@
 
 #include "core/base/element_type.h"
 #include "core/cpu/kernels/reduce/reduce.h"
-#include "core/cpu/kernels/reduce/scan_parts.h"
+#include "core/cpu/kernels/reduce/scan_loops.h"
 #include "shmap/half.h"
 
 namespace shmap::cpu {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
-#include "core/cpu/kernels/reduce/scan_parts.h"
+#include "core/cpu/kernels/reduce/scan_loops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/reduce/scan_int.cpp"

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/cpu/kernels/reduce/scan_parts.h"
+#include "core/cpu/kernels/reduce/scan_loops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/reduce/scan_rows.cpp"

@@ -14,7 +14,7 @@
 #include "core/base/element_type.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/sort/sort_keys.h"
-#include "core/cpu/kernels/sort/sort_parts.h"
+#include "core/cpu/kernels/sort/sort_shared.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -89,7 +89,7 @@ void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int6
       const auto is_early = hn::Or(
           unbounded, hn::Or(hn::Lt(x, last), hn::And(hn::Eq(x, last), hn::Lt(at, last_index))));
       const auto within = hn::And(is_early, hn::Not(is_below));
-      const Kept<D> lanes_kept(within);
+      const KeptLanes<D> lanes_kept(within);
       hn::StoreInterleaved2(lanes_kept.compressed(at), lanes_kept.compressed(x), d,
                             reinterpret_cast<std::uint32_t*>(items + kept));
       kept += lanes_kept.count;

@@ -7,7 +7,7 @@
 #include "core/base/element_type.h"
 #include "core/cpu/kernels/sort/next_larger.h"
 #include "core/cpu/kernels/sort/sort_keys.h"
-#include "core/cpu/kernels/sort/sort_parts.h"
+#include "core/cpu/kernels/sort/sort_shared.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/sort/top_k.cpp"

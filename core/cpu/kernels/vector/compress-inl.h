@@ -21,7 +21,7 @@ alignas(64) constexpr std::array<std::uint8_t, 256 * 8> kLanesKept = make_lanes_
 
 // The lanes to keep of vectors of D, which have eight or sixteen lanes.
 template <class D>
-struct Kept {
+struct KeptLanes {
   using Mask = hwy::HWY_NAMESPACE::Mask<D>;
   using V = hwy::HWY_NAMESPACE::Vec<D>;
   static_assert(sizeof(hwy::HWY_NAMESPACE::TFromD<D>) == 4);
@@ -29,7 +29,7 @@ struct Kept {
 #if HWY_TARGET == HWY_AVX2
   // hn::Compress has its table in a local variable, which GCC copies to the stack (1 KiB) in each
   // call.
-  HWY_INLINE explicit Kept(Mask mask) {
+  HWY_INLINE explicit KeptLanes(Mask mask) {
     namespace hn = hwy::HWY_NAMESPACE;
     static_assert(hn::MaxLanes(D{}) == 8);
     std::uint8_t bits[8] = {};
@@ -45,7 +45,7 @@ struct Kept {
   decltype(hwy::HWY_NAMESPACE::IndicesFromVec(
       D{}, hwy::HWY_NAMESPACE::Vec<hwy::HWY_NAMESPACE::RebindToSigned<D>>{})) lanes;
 #else
-  HWY_INLINE explicit Kept(Mask m)
+  HWY_INLINE explicit KeptLanes(Mask m)
       : mask(m), count(static_cast<std::int64_t>(hwy::HWY_NAMESPACE::CountTrue(D{}, m))) {}
   HWY_INLINE V compressed(V v) const { return hwy::HWY_NAMESPACE::Compress(v, mask); }
   Mask mask;

@@ -1,11 +1,11 @@
 // Functions of which the argmax and argmin kernels consist, for bool, integers, f32 and f64.
 #pragma once
 #include "core/cpu/kernels/reduce/arg_reduce.h"
-#include "core/cpu/kernels/reduce/reduce_parts.h"
+#include "core/cpu/kernels/reduce/reduce_loops.h"
 
 namespace shmap::cpu {
 
-struct ArgParts {
+struct ArgLoops {
   RunFn extreme;  // the largest (smallest) element of a run, or NaN
   // Returns the index of the first element of in[0 … n) that equals *value (or is NaN, if *value is
   // NaN). Such an element must exist.
@@ -18,6 +18,6 @@ struct ArgParts {
 };
 
 // `extreme` is nullptr for any other dtype.
-ArgParts arg_parts(ArgReduction op, DType dtype);
+ArgLoops arg_loops(ArgReduction op, DType dtype);
 
 }  // namespace shmap::cpu

@@ -1,4 +1,4 @@
-#include "core/cpu/kernels/attention/attention_parts.h"
+#include "core/cpu/kernels/attention/attention_shared.h"
 
 #include <cstddef>
 

@@ -1,11 +1,11 @@
-#include "core/cpu/kernels/reduce/arg_reduce_parts.h"
+#include "core/cpu/kernels/reduce/arg_reduce_loops.h"
 
 #include <type_traits>
 
 #include "core/base/element_type.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "core/cpu/kernels/reduce/arg_reduce_parts.cpp"
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/reduce/arg_reduce_loops.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -62,12 +62,12 @@ void update(const void* row, std::int32_t index, void* best, std::int32_t* best_
 }
 
 template <class T>
-ArgParts parts(ArgReduction op) {
+ArgLoops parts(ArgReduction op) {
   if (op == ArgReduction::argmax) return {nullptr, find<T>, before<true, T>, update<true, T>};
   return {nullptr, find<T>, before<false, T>, update<false, T>};
 }
 
-ArgParts find_arg_parts(ArgReduction op, DType dtype) {
+ArgLoops find_arg_parts(ArgReduction op, DType dtype) {
   return with_native(dtype, [op]<class T>() { return parts<T>(op); });
 }
 
@@ -78,8 +78,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace shmap::cpu {
 SHMAP_KERNELS(find_arg_parts);
-ArgParts arg_parts(ArgReduction op, DType dtype) {
-  ArgParts parts = SHMAP_BEST(find_arg_parts)(op, dtype);
+ArgLoops arg_loops(ArgReduction op, DType dtype) {
+  ArgLoops parts = SHMAP_BEST(find_arg_parts)(op, dtype);
   parts.extreme = run_kernel(op == ArgReduction::argmax ? Reduction::max : Reduction::min, dtype);
   return parts;
 }
