@@ -23,8 +23,8 @@ namespace {
 
 using Role = SameValue::Role;
 
-// The mark of a program has the captured values of up to so many bytes, which take microseconds to
-// read, on whichever thread.
+// Captured values of at most this many bytes are part of a program's mark, on every thread: to read
+// one takes microseconds.
 constexpr std::int64_t kMostMarkedBytes = 64 << 10;
 
 bool is_compared(const detail::MeshImpl& mesh) {
