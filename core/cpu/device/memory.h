@@ -6,9 +6,9 @@
 
 namespace shmap::cpu {
 
-// Where other processes of the node read this space (SharedHeap), large blocks lie in shared
-// memory. Blocks of 2 MiB and more are aligned to 2 MiB and ask for huge pages, which cut the cost
-// of the first touch of 64 MiB to a seventh.
+// Where other processes of the node read this space (SharedHeap), blocks of 8 KiB and more lie in
+// shared memory. Other blocks of 2 MiB and more are aligned to 2 MiB and ask for huge pages, which
+// cut the cost of the first touch of 64 MiB to a seventh.
 class CpuMemorySpace final : public MemorySpace {
  public:
   using MemorySpace::MemorySpace;

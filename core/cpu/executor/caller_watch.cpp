@@ -116,8 +116,8 @@ void CallerWatch::look() const {
 
 void CallerWatch::end_process(const std::string& what) {
   warn(what +
-       ", longer than SHMAP_COLLECTIVE_TIMEOUT_SEC: that thread cannot be taken back from it, and "
-       "this process ends now, with 1");
+       ", longer than SHMAP_COLLECTIVE_TIMEOUT_SEC: the thread cannot be taken back from the "
+       "kernel, and this process ends now, with the exit code 1");
   if (Processes* job = Processes::joined()) {
     job->exchanges().write_record("This process ends");
     job->exchanges().give_up("ends with the exit code 1: " + what);

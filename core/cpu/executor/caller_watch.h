@@ -36,7 +36,7 @@ class CallerWatch {
 
   const Executor& executor_;
   std::atomic<bool> seen_{false};    // a kernel began since the last look
-  std::atomic<bool> asleep_{false};  // the watching thread, until a kernel begins
+  std::atomic<bool> asleep_{false};  // the watching thread sleeps until a kernel begins
   std::atomic<bool> started_{false};
   std::mutex mutex_;
   bool stopping_ = false;

@@ -40,15 +40,15 @@ class Executor {
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
 
   // Makes `node` start after `before`; where `data` is set, a failure of `before` makes `node`
-  // fail.
-  // To be called before submit(node), at most as often as node.reserve_edges made room for.
+  // fail. To be called before submit(node), at most as often as node.reserve_edges made room for.
   void add_edge(Node& before, Node& node, bool data) noexcept;
   // Submits a node that has all its edges. The executor keeps a reference until the node ended.
   void submit(Node& node) noexcept;
   // Submits the node. The calling thread itself runs the small tasks that follow it, as long as
   // they need not wait for another thread's task.
   void submit_and_follow_up(Node& node) noexcept;
-  // Runs tasks while too many are in flight. In the seeded mode runs a random number of tasks too.
+  // Where max_in_flight tasks are in flight: runs tasks, or blocks, until an eighth of them has
+  // ended. In the seeded mode first runs up to two tasks. Throws DeviceError like Deadline::check.
   void make_room();
   // Runs all parts of the task on the calling thread. Returns what the task threw. Does not call
   // task.drop.
@@ -100,8 +100,8 @@ class Executor {
     bool comm = false;  // queue of communication streams
   };
 
-  // The task that may run together with a given task (Task::join). `ready` is true if it waits for
-  // no other task.
+  // The task that may run together with a given task (Task::join). `ready`: the former waits for no
+  // task besides the latter.
   struct Joiner {
     Node* node = nullptr;
     bool ready = false;
@@ -131,8 +131,7 @@ class Executor {
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
   void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
   // Runs tasks with `later`, and small tasks that follow them, one after another on this thread,
-  // since handing them to another thread would take longer
-  // (executor_follow_up.cpp).
+  // since handing them to another thread would take longer (executor_follow_up.h).
   class FollowUp;
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
@@ -161,8 +160,9 @@ class Executor {
 
   std::mutex mutex_;  // guards the queues and the numbers declared below
   Queue comm_, compute_;
-  std::vector<Node*> random_ready_;  // in seeded mode, in place of the queues; never grows
-  std::size_t ready_capacity_ = 0;   // while tasks run, since that could fail
+  // In seeded mode, in place of the queues. Reserved in advance: push_back must not fail.
+  std::vector<Node*> random_ready_;
+  std::size_t ready_capacity_ = 0;
   std::uint64_t random_state_;
   int active_ = 0;       // threads that run a task
   int active_comm_ = 0;  // how many of them run a task of a communication stream
@@ -180,7 +180,8 @@ class Executor {
   std::atomic<int> waiting_for_room_{0};
   std::atomic<bool> started_{false};
   std::atomic<bool> stopped_{false};
-  std::atomic<std::int64_t> yields_after_ns_{30'000};  // of a wait for other processes
+  // After so long a wait for other processes, a thread yields its core after each look.
+  std::atomic<std::int64_t> yields_after_ns_{30'000};
   std::atomic<bool> abandoned_{false};  // the process ends without the workers that still run
 
   std::mutex done_mutex_;  // of threads that sleep until a node ended

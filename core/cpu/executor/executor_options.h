@@ -18,7 +18,7 @@ struct ExecutorOptions {
   int workers = 0;  // 0: one for each core that this process may run on
   int cores = 0;    // the number of those cores, which the executor looks up
   double warn_sec = 30, timeout_sec = 600;  // time limits of one wait, in seconds; 0: none
-  int max_in_flight = 4096;                 // with more tasks in flight, an enqueue first runs some
+  int max_in_flight = 4096;                 // with so many tasks in flight, an enqueue makes room
   // Tasks up to this cost run at enqueue: to wake a parked worker takes some 20 us, as long as the
   // task itself.
   std::int64_t inline_ns = 20'000;

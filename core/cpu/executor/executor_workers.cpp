@@ -101,8 +101,8 @@ std::chrono::nanoseconds Executor::time_to_look() const noexcept {
 
 bool Executor::stop() noexcept {
   callers_.stop();
-  // What still runs on another thread may keep the process from ending, where a destructor joins
-  // it.
+  // A user's kernel that still runs on a user's thread keeps the process from ending if a
+  // destructor joins that thread: such kernels are watched again.
   if (callers_.any()) callers_.begin();
   std::vector<Worker> workers;
   {

@@ -24,7 +24,7 @@ struct Edge {
   bool data = false;  // a failure of the first task is passed to the second
 };
 
-// Made by Executor::make_node, then given edges, then submitted; a node runs once `blockers` is 0.
+// Made by Node::make, then given edges, then submitted; a node runs once `blockers` is 0.
 // Nodes are pooled, except those of a graph, which owns them and runs them again at each launch.
 class Node final : public Completion, public TaskEnd {
  public:

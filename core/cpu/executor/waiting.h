@@ -19,7 +19,7 @@ constexpr auto kSpin = std::chrono::microseconds(30);
 // always run without the workers that it wakes.)
 constexpr auto kMostSpin = std::chrono::microseconds(1000);
 // The time to look if the event may come from another process, whose message the waiting thread
-// takes itself. After kSpin the thread begins to yield its core.
+// takes itself. After at most kSpin the thread begins to yield its core.
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
 // The time to look if the processes share cores. The thread then offers its core after each look.
 constexpr auto kSpinAmongMany = std::chrono::microseconds(1000);
@@ -29,11 +29,12 @@ constexpr auto kMostOfLook = std::chrono::microseconds(2);
 // How long waking a worker takes: a running mean from kSpin to kMostSpin.
 class WakingTime {
  public:
-  // A worker is woken. Where none has gone on since the last call, nothing changes.
+  // To be called before a worker is woken. No effect while a worker that was woken has yet to go
+  // on.
   void begin(Clock::time_point now) noexcept {
     if (begin_ == Clock::time_point()) begin_ = now;
   }
-  // A worker goes on. The first one after begin() counts.
+  // To be called when a worker goes on; only the first worker after begin() counts.
   void end(Clock::time_point now) noexcept {
     if (begin_ == Clock::time_point()) return;
     const std::chrono::nanoseconds took = now - begin_;
@@ -56,9 +57,9 @@ struct Load {
 };
 
 // How many workers to wake for `parts` parts of tasks that have become ready. Workers that look for
-// work take parts by themselves. So does the calling thread, which has a core, if it waits next,
-// and if waiting threads may run the tasks (`caller_helps`): beside a worker that looks for work
-// only those are then woken for which there is a core.
+// work take parts without being woken. While there is such a worker, and if waiting threads may run
+// the tasks (`caller_helps`), workers are woken for idle cores only; the calling thread's core does
+// not count as idle, since the thread may wait next and then runs parts itself.
 inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexcept {
   const int wake =
       std::max(0, std::min({parts - load.spinners, load.sleepers, load.workers - load.active}));
@@ -66,8 +67,8 @@ inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexc
   return std::clamp(load.cores - load.active - load.spinners - 1, 0, wake);
 }
 
-// The tasks that the executor's other threads run at the moment, as text: ", running: …". "" if
-// there are none.
+// The tasks that threads run for the executor at the moment, as text: "; running: …". "" if there
+// are none.
 std::string running_tasks(const Executor& executor);
 
 // The deadlines of one wait, from the executor's options: warns once when it takes long, throws

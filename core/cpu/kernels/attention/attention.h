@@ -36,9 +36,9 @@ struct AttentionHead {
   DType bias_dtype = f32;  // one of the same three
   std::int64_t q_rows = 0, k_rows = 0, depth = 0, v_depth = 0;  // all > 0
   AttentionMatrix q, k, v;
-  AttentionScoreOperand bias, mask;  // mask: bools; where it is false, a score is `masked`
-  float scale = 1, masked = 0;       // mask: bools; where false, the score is replaced by `masked`
-  bool causal = false;               // columns beyond row + causal_offset are `masked` too
+  AttentionScoreOperand bias, mask;  // mask: bools; where false, the score is replaced by `masked`
+  float scale = 1, masked = 0;
+  bool causal = false;  // scores in columns beyond row + causal_offset are replaced too
   std::int64_t causal_offset = 0;
   // The most rows of q and of k in a tile; multiples of 16.
   std::int64_t row_block = 256, column_block = 256;
@@ -60,11 +60,7 @@ struct AttentionGradHead : AttentionHead {
 
 // The functions attention_grad* compute q_bar of each head, and k_bar and v_bar. The heads share
 // one k and v, so k_bar and v_bar are summed over the heads in their order. Rows whose scores are
-// all
-// masked contribute nothing to q_bar and k_bar.
-//
-// The heads share one k and v: the results are the q_bar of each head, and rows of k_bar and v_bar,
-// which are summed over the heads in their order.
+// all masked contribute nothing to q_bar and k_bar.
 //
 // attention_grad: all three results in one pass. attention_grad_columns: rows [begin, end) of k_bar
 // and v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar;

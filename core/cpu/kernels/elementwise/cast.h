@@ -10,9 +10,9 @@ namespace shmap::cpu {
 // must not overlap it otherwise.
 using CastFn = void (*)(const void* in, void* out, std::int64_t n);
 
-// The kernel for each pair of the 13 dtypes but prng_key (nullptr for that). Integers wrap; floats
-// round to nearest even, once (an integer becomes a half type through f32); a float becomes an
-// integer by truncation, saturated, NaN becoming 0; anything becomes bool as x != 0 (NaN: true).
+// The kernel for a pair of dtypes; nullptr if either is prng_key. Integers wrap; floats round to
+// nearest even, once (an integer becomes a half type through f32); a float becomes an integer by
+// truncation, saturated, NaN becoming 0; anything becomes bool as x != 0 (NaN: true).
 CastFn cast_kernel(DType from, DType to);
 
 // Returns the kernel f32 -> f32 that gives the value of a cast to bf16 and back.

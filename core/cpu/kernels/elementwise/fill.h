@@ -1,5 +1,5 @@
-// Constant and linear contents, for one thread. Ranges of store_around_bytes() and
-// more are written past the caches.
+// Constant and linear contents, for one thread. Ranges of store_around_bytes() and more are written
+// past the caches.
 #pragma once
 #include <cstdint>
 

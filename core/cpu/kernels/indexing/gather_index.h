@@ -15,8 +15,8 @@ using ReadIndex = std::int64_t (*)(const void* indices, std::int64_t at);
 template <class T>
 std::int64_t read_index(const void* indices, std::int64_t at) {
   const T v = static_cast<const T*>(indices)[at];
-  if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {  // a u64 beyond i64 is out of bounds of
-                                                           // every array
+  // A u64 beyond i64 is out of bounds of every array.
+  if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     return v > static_cast<T>(most) ? most : static_cast<std::int64_t>(v);
   } else {

@@ -5,8 +5,8 @@
 // Windows are applied in row-major order of the scatter dims, also where they overlap: `set` leaves
 // the last one, and floating-point sums have one order. f16 and bf16 are rounded after every
 // addition. Where many single elements are added to few (a histogram), the updates are cut into
-// blocks: the first is added to the operand, and then the sums of each further one; how many blocks
-// there are depends on the shapes alone.
+// blocks: the first block is added to the operand, and then the sums of each further block. The
+// number of blocks depends on the shapes alone.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Products of bf16 in AMX tiles. A tile holds 16 × 16 sums in f32; a step adds 32 elements of k. 2
-// × 2 tiles of sums are held at once: with fewer, the AMX unit waits for loads.
+// Products of bf16 in AMX tiles. A tile holds 16 × 16 sums in f32; a step adds 32 elements of k.
+// Four tiles of sums (2 × 2) are held at once: with fewer, the AMX unit waits for loads.
 //
 // Operands are packed in panels of 32 rows of a, or 32 columns of b, padded with zeros. A step of a
 // panel is two tiles of 16 rows of 64 bytes, as the unit loads them (row p of a tile of b holds the

@@ -106,8 +106,7 @@ constexpr bool kPrefersOneDnn = true;
 constexpr bool kPrefersOneDnn = false;
 #endif
 
-// True on AMD's CPUs with AVX2 and without AVX-512. Choices for them were measured on Zen
-// 3.
+// True on AMD's CPUs with AVX2 and without AVX-512. Choices for them were measured on Zen 3.
 bool is_amd_avx2() {
 #if defined(__x86_64__)
   static const bool is = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2") &&
@@ -197,9 +196,9 @@ bool suits_avx512_on_amd(const Gemm& g) {
   return !g.trans_a && (ring_step || rows_are_pages || (g.trans_b && g.m >= 64));
 }
 
-// The same on all CPUs. On Intel's: in f32 if one pass over c does all sums and there are enough
-// rows to make up for packing b; in f64 if b is not much larger than the second-level cache, beyond
-// which OpenBLAS reads faster.
+// True if the AVX-512 kernel is the fastest, on any CPU. On Intel's: in f32 if one pass over c does
+// all sums and there are enough rows to make up for packing b; in f64 if b is not much larger than
+// the second-level cache, beyond which OpenBLAS reads faster.
 bool suits_avx512(const Gemm& g) {
   constexpr std::int64_t volume = 1 << 21, most_b = 3 << 17;
   if (g.k <= 0) return false;

@@ -14,8 +14,9 @@
 namespace shmap::cpu {
 
 struct GemmLibrary {
-  bool (*supports)(DType dtype, DType out);  // and is fast enough on this CPU
-  void (*run)(const Gemm& g);                // m, n, k > 0; single-threaded
+  // True if the library multiplies these dtypes, and fast enough on this CPU.
+  bool (*supports)(DType dtype, DType out);
+  void (*run)(const Gemm& g);  // m, n, k > 0; single-threaded
 };
 
 // nullptr if the library is absent. The first call opens it; thread-safe.

@@ -1,9 +1,9 @@
 // Reductions, for one thread.
 //
 // Float sums and products are pairwise, over short runs of several accumulators; f16 and bf16 are
-// computed in f32 and rounded once. The order depends on `reduced` alone, never on the CPU's vector
-// width, nor on how a caller splits `outer` or an `inner` of at least 64 (several narrower rows are
-// joined).
+// computed in f32 and rounded once. The order never depends on the CPU's vector width. It depends
+// on `reduced` alone, so that a caller may split `outer` and `inner`, except where `inner` is less
+// than 64: several such narrow rows are then reduced as one.
 #pragma once
 #include <cstdint>
 

@@ -139,7 +139,7 @@ class ItemRoom {
   static constexpr std::size_t kMostKept = 8 << 20;  // bytes
   std::unique_ptr<Item<Key>[]> items_, other_;
   std::size_t size_ = 0;
-  std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
+  std::uint32_t counts_[6 << kWidestDigit];  // for 64 bits: six digits of 11 bits, or eight of 8
 };
 
 // True if a line is 0, 1, 2 …, as the payload of argsort is. After the sort such a line holds the

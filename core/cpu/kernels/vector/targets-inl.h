@@ -1,7 +1,7 @@
 // Compiles the .cpp that includes it once for each instruction set, chosen at run time.
 //
-// For the .cpp files of this folder only, which define HWY_TARGET_INCLUDE (their own path) before
-// they include it; hence no include guard. What they define lies in
+// For the .cpp files of core/cpu/kernels only, which define HWY_TARGET_INCLUDE (their own path)
+// before they include this file; hence no include guard. What they define lies in
 //   HWY_BEFORE_NAMESPACE(); namespace shmap::cpu::HWY_NAMESPACE { … } HWY_AFTER_NAMESPACE();
 // and below `#if HWY_ONCE` SHMAP_KERNELS(find) exports a lookup function, SHMAP_BEST(find)(…) calls
 // the best one for this machine. Most kernels are plain loops over functors, which the compiler
@@ -10,8 +10,7 @@
 // compiled once, for the compiler's baseline.
 //
 // The choice is the library's own (instruction_set.h), not that of Highway's HWY_EXPORT, which
-// needs libhwy. libhwy 1.0.3 measures the resolution of a clock while it is loaded, which takes 3.5
-// ms.
+// needs libhwy. While libhwy 1.0.3 is loaded it measures a clock's resolution, which takes 3.5 ms.
 #if SHMAP_HAVE_HIGHWAY
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (~(HWY_SCALAR | HWY_EMU128 | HWY_AVX2 | HWY_AVX3))
