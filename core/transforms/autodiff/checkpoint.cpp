@@ -114,7 +114,7 @@ void batch_checkpoint(BatchCall& call) {
   give(call, batched.operands, params_of(std::move(batched.jaxpr), p.differentiated), 0);
 }
 
-// A program that recomputes values for a derivative.
+// Whether the program recomputes values for a derivative.
 bool stays_apart(const Params& params) {
   return params_as<CheckpointParams>(params).differentiated;
 }

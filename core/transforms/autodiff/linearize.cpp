@@ -11,7 +11,7 @@ namespace {
 StagingOptions linear_options(Trace& here) {
   StagingOptions options;
   options.below = &here;
-  // their values may still be computed on a device, and the host must not wait
+  // The host must not wait for scalars that a device may still be computing.
   options.inline_scalars = false;
   options.check_variance = here.checks_variance();
   options.auto_pbroadcast = here.auto_pbroadcast();

@@ -33,8 +33,10 @@ struct RuleResult {
   std::vector<Array> y, y_dot;
 };
 
-// The arguments of a rule; empty tangents are zero. wanted: the types of the function's result,
-// null where they are not known.
+// The arguments of a rule; empty tangents are zero. like: receives the structure of y, or null
+// (shmap/custom_rules.h). wanted: the types of the function's result, null where they are not
+// known. linear: the linear program that is built; null in forward mode. parent: the primals'
+// trace.
 struct RuleCall {
   void* like;
   std::span<const Array> primals, tangents;

@@ -170,7 +170,7 @@ void batch_cond(BatchCall& call) {
   const std::size_t n = call.in.size() - 1, n_out = call.out.size();
   const std::vector<bool> mask = batched(call, 1, n);
   const bool differs = call.is_batched(0);
-  // A result is batched where it is in any branch, or where elements take different branches.
+  // A result is batched if any branch gives it batched, or if elements take different branches.
   std::vector<bool> out(n_out, differs);
   std::vector<BatchedProgram> branches;
   for (const JaxprRef& b : p.branches) {

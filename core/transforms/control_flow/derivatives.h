@@ -40,8 +40,8 @@ void linearize_cond(JvpCall& call, const CondParams& p);
 FlowSite site_of(const JvpCall& call);
 // Which of the operands from `first` on have tangents.
 Flags active_operands(const JvpCall& call, std::size_t first);
-// Fills the call's results: the primals, unless they were given before (`primals` is empty), and
-// the tangents of the active results.
+// Fills the call's results: the primals (empty: the caller has filled them), and the tangents of
+// the active results.
 void give_results(JvpCall& call, const Flags& active_out, std::span<const Array> primals,
                   std::span<const Array> tangents);
 // Makes the derivative of a body. Repeats it until the carries with tangents at the start of a trip

@@ -59,10 +59,10 @@ Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
                  node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
 }
 
-// For each local device, the number of the device whose branch its blocks come from. An active
-// device uses its own. For an inactive device the blocks are discarded later, but a value that
-// varies over these axes alone is stored once per cohort; therefore it uses an active device of its
-// cohort, or any active device where its cohort has none.
+// For each local device, the number of the device whose branch its blocks come from: for an active
+// device, the device itself. An inactive device's blocks are discarded later, but a value that
+// varies over these axes alone is stored once per cohort; therefore an inactive device uses an
+// active device of its cohort, or any active device if its cohort has none.
 std::vector<std::size_t> guides(const AxisSet& axes) {
   const detail::MeshImpl& mesh = *body_trace().mesh();
   const std::vector<std::uint32_t>& leader = mesh.cohorts(axes.mask_in(*mesh.env())).leader;

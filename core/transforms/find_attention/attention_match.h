@@ -10,7 +10,7 @@ namespace shmap {
 
 struct AttentionMatch {
   Eqn eqn;
-  std::vector<int> members;  // the equations that it replaces; it is placed at the last of them
+  std::vector<int> members;  // the equations that `eqn` replaces, at the place of the last one
 };
 
 // Matches the equations that end in the dot_general with number `product`, as described in

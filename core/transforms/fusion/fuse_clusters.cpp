@@ -193,7 +193,7 @@ bool FuseClusters::join(int i, int c) {
   bool becomes_rows = false;
   if (role(i) == FuseRole::reduce) {
     if (!reduced_space(e, &space)) return false;
-    // In a space of one row the only element may be used as a scalar.
+    // Of a space of one row, the result is one element, which may be used as a scalar.
     const bool one_row = kind == FusedKind::scalar && space.rows == 1;
     becomes_rows = !x.split && kind == FusedKind::full && x.space.elements() == space.rows;
     const bool fits = x.split ? (kind == FusedKind::row || one_row) && x.space == space

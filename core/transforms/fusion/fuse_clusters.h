@@ -11,7 +11,7 @@ namespace shmap {
 struct FuseMember {
   int eqn;
   FusedKind kind;     // of its result
-  bool copy = false;  // the equation itself stays too, for other users
+  bool copy = false;  // the cluster has a copy of the equation, which stays for other users
 };
 
 // Equations of one space that become one equation.

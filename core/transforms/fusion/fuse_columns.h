@@ -7,8 +7,9 @@ namespace shmap {
 
 // Merges a reduction of the outermost dims and the elementwise or `fused` equation of its operand,
 // whose only result has no other reader, into one `fused_columns` equation
-// (core/runtime/fused_columns.h). The program itself where there are none. For backends with a
-// kernel for it, after fuse() and fuse_slices(). The same values, to the last bit.
+// (core/runtime/fused_columns.h). Returns `jaxpr` itself where there is nothing to merge. For
+// backends with a kernel for `fused_columns`, after fuse() and fuse_slices(). The same values, to
+// the last bit.
 JaxprRef fuse_columns(const Jaxpr& jaxpr);
 
 }  // namespace shmap

@@ -10,7 +10,8 @@ namespace shmap {
 //   additions of a number for each column (a bias), and of an array of the product's type;
 //   relu or gelu (approximate);
 //   the dynamic_update_slice that writes the result into a larger array, if the host knows the
-//     offset (core/transforms/passes/known_scalars.h). The added array may be read from there.
+//     offset (core/transforms/passes/known_scalars.h); the added array, if any, must then be the
+//     slice that the update replaces.
 // Factors that are dynamic_slices with no other reader are read from their arrays, where they are
 // contiguous and the host knows their places. An array that a chain of products writes completely
 // is not filled before. Products of f64 are not merged with a bias or an activation. A product

@@ -7,8 +7,8 @@ namespace shmap {
 
 // Replaces slices that are operands of `fused` equations by their arrays, where the slices have
 // steps of 1 and consist of rows of one pitch that are long enough; slices without other readers
-// are removed. The program itself where there are none. For backends whose `fused` reads parts
-// (FusedProgram::Window). The same values, to the last bit.
+// are removed. Returns `jaxpr` itself where there are no such slices. For backends whose `fused`
+// reads parts (FusedProgram::Window). The same values, to the last bit.
 JaxprRef fuse_slices(const Jaxpr& jaxpr);
 
 }  // namespace shmap

@@ -291,8 +291,8 @@ class Memory {
     return views;
   }
 
-  // The change that moves equation i behind the fullest equation; nothing if one up to there reads
-  // i's results.
+  // The change that moves equation i behind the fullest equation; nothing if an equation up to the
+  // fullest reads i's results.
   std::optional<Change> moving(int i) const {
     const Eqn& e = program_.eqn(i);
     Change change;

@@ -11,11 +11,11 @@ namespace shmap {
 // order in which they will run. The pass looks at the equation that needs the most memory, and at
 // the values that are alive there and are read only later:
 //
-//   later  an equation whose results are not read before the peak moves behind it, to its first
-//   reader again  an elementwise value (of one operation, or of a `fused` equation) that is read
-//   before the
-//          peak too is dropped there, and computed again just before its next reader, or inside of
-//          that reader where both can be one `fused` equation
+//   later: an equation whose results are not read before the peak moves behind the peak, to the
+//       first reader of its results;
+//   again: an elementwise value (of one operation, or of a `fused` equation) that is also read
+//       before the peak is dropped there, and computed again just before its next reader, or inside
+//       of that reader where both can be one `fused` equation.
 //
 // The pass makes the change that frees the most memory for the least work, and looks again.
 // Operands that a change keeps alive for longer count against it. Collectives and equations with

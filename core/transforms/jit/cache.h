@@ -42,7 +42,7 @@ struct Entry {
   const MeshImpl* mesh = nullptr;  // to split the program over; null where no mesh was given
 
   Traced traced;
-  std::shared_ptr<const void> like;
+  std::shared_ptr<const void> like;  // the structure of the result (shmap/jit.h)
   std::vector<ShapedArray> out_types;
   // Null where the program is staged into another program, or interpreted.
   std::unique_ptr<Plan> plan;

@@ -312,7 +312,8 @@ std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTr
   return blocks;
 }
 
-// The arguments of the call for which a plan was made. body: null outside of one.
+// For the first call of a plan: compares arguments that are host data between the processes
+// (core/runtime/same_values.h). body: the trace of the body around the call; null if there is none.
 void compare_first_arguments(const Entry& entry, std::span<const Array> arguments,
                              const PerDeviceTrace* body, SourceLine source) {
   if (!entry.plan) return;
@@ -419,7 +420,7 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   } else {
     result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
   }
-  // Owns the whole entry: a move, which changes no count of owners.
+  // result.like keeps the whole entry alive; moving `entry` there changes no count of owners.
   const void* like = entry->like.get();
   result.like = std::shared_ptr<const void>(std::move(entry), like);
   return result;

@@ -16,9 +16,9 @@ namespace {
 class Asked final : public LowerLog {
  public:
   struct Uses {
-    const Sharding* first =
-        nullptr;        // the first split that was asked for, or what a constraint says
-    bool said = false;  // whether a constraint gave `first`
+    // The first split that was asked for, or what a constraint says.
+    const Sharding* first = nullptr;
+    bool said = false;                 // whether a constraint gave `first`
     std::vector<const Sharding*> all;  // all shardings, each once
     void add(const Sharding* s) {
       if (std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);

@@ -94,7 +94,7 @@ class Lowering {
     bool random;  // random numbers; otherwise a constant
     std::map<const Sharding*, Array> parts;
   };
-  // Records the equation where it is of this kind.
+  // Records the equation if it is one that Remade describes.
   void note_random(const Primitive& primitive, std::span<const LowerValue> in, const Params& params,
                    const LowerValue& out, SourceLine source);
   // The part of a recorded value; null where the value was not recorded. Needs the lowering's trace

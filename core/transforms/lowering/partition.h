@@ -13,12 +13,12 @@ namespace shmap {
 
 // How one operation on global arrays runs on a mesh.
 struct Partition {
-  std::vector<const Sharding*>
-      operands;  // what each operand has to be brought to; null for a literal
+  // The sharding to which each operand has to be brought; null for a literal.
+  std::vector<const Sharding*> operands;
   std::vector<const Sharding*> results;
   // the parameters for one block; null: those of the global operation
   std::unique_ptr<Params> local_params;
-  // Axes over which the results are partial, by the kind of what makes them whole.
+  // The mesh axes over which the devices' results still have to be combined, by sum, max or min.
   std::vector<int> sum_axes, max_axes, min_axes;
 };
 
@@ -42,7 +42,7 @@ struct PartitionReasons {
     std::vector<int> axes;
     Why why;
   };
-  FactorRule rule;  // without factors where the primitive has none
+  FactorRule rule;  // without factors where the primitive has no rule
   std::vector<Factor> split;
   std::vector<Refused> refused;
 };

@@ -16,9 +16,8 @@ struct ConstraintParams : ParamsOf<ConstraintParams> {
   explicit ConstraintParams(const Sharding* s, const Sharding* f = nullptr)
       : sharding(s), from(f) {}
   const Sharding* sharding;
-  // For a tangent: the sharding at which the primal had been placed before. Its cotangent moves
-  // back there where that is over another mesh. Null where it is not known, or where no user had
-  // placed it.
+  // For a tangent: the sharding that the primal had before, to which the cotangent moves back if
+  // that sharding is over another mesh. Null if the primal is traced or no user had placed it.
   const Sharding* from;
   void visit(ParamVisitor& v) const override;
   const detail::MeshImpl* mesh() const override { return sharding->mesh(); }

@@ -54,7 +54,7 @@ class JaxprTrace final : public Trace {
   // type-checked, and constants that are scalars become literals in it. Tracers of the program stay
   // alive, but must not be used any more.
   Traced build(std::span<Array> results, const char* what, SourceLine source);
-  // A program of equations of this one.
+  // A program made of some of this program's equations.
   Ref<Jaxpr> part(std::vector<VarRef> binders, std::vector<Eqn> eqns, std::vector<Atom> outs) const;
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
