@@ -20,9 +20,9 @@ class FixedInputs {
   // The bytes of an input's fixed memory, or the bytes that it would need.
   std::int64_t bytes(std::size_t input, const Array& value) const;
   std::int64_t bytes() const { return bytes_; }
-  // Gives the input fixed memory. Devices that share a block in `value` share a block of it. Where
-  // the input has fixed memory already, and its devices share blocks in another way, every device
-  // gets a block of its own. Throws OutOfMemory.
+  // Gives the input fixed memory, in which devices share a block as they do in `value`. Where the
+  // input has fixed memory already, and its devices share blocks in another way, every device gets
+  // a block of its own. Throws OutOfMemory.
   void add(std::size_t input, const Array& value);
   // Whether `value` can be copied to the fixed memory of the input.
   bool fit(std::size_t input, const Array& value) const;

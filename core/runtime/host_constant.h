@@ -6,10 +6,11 @@
 
 namespace shmap {
 
-// Fills a new buffer of the device's memory space from its first byte on. Outside of captures it
-// does so at once. Where this thread captures, a task on the device's compute stream does so at
-// each launch of the graph, because other values may use the memory in between. The bytes at `from`
-// are copied during the call. The caller does not hold the submit mutex.
+// Fills a new buffer of the device's memory space from its first byte on: at once, or, for up to
+// 4096 bytes on a device whose memory the host cannot address, by a task on its compute stream.
+// Where this thread captures, such a task runs at each launch of the graph, because other values
+// may use the memory in between. The bytes at `from` are copied during the call. The caller does
+// not hold the submit mutex.
 void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
                     std::int64_t bytes);
 

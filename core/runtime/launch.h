@@ -75,14 +75,16 @@ inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* co
     if (!b->untouched()) return false;
   return true;
 }
-// Throws where this thread is running a task. A kernel or callback on a worker thread has no trace,
-// and an operation in it would wait for a lock that its caller may hold.
+// Throws where this thread is running a task: a kernel or callback on a worker thread has no trace,
+// and an array operation there would wait for a lock that the task's caller may hold.
 inline void refuse_in_task(const char* what, const ThreadState& thread = thread_state) {
   if (in_task(thread)) [[unlikely]]
     throw_in_task(what);
 }
 // Collects the events for which a task that reads and writes these buffers must wait.
 void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits);
+// Enters the task's event as a use of the buffers that it reads and as the definition of those that
+// it writes.
 void note_launch(const Event& event, std::span<Buffer* const> reads,
                  std::span<Buffer* const> writes);
 }  // namespace detail

@@ -36,8 +36,8 @@ class Plan {
   using RunControl = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                               std::span<Array> out, std::unique_ptr<ControlState>& state);
 
-  // consts: the values of the jaxpr's first binders, stored on `mesh` like the arguments. mark: by
-  // which other processes detect that they run another program.
+  // consts: the values of the jaxpr's first binders, stored on `mesh` like the arguments. mark:
+  // goes with the plan's collectives, so that processes with another program detect it.
   Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
        const ProgramMark& mark, RunControl run_control);
   ~Plan();

@@ -20,13 +20,14 @@ struct ProgramMark {
   friend bool operator==(const ProgramMark&, const ProgramMark&) = default;
 };
 
-// The mark of a program that captures nothing, on a mesh of several processes; else zeros.
-// (compare_program, in same_values.h, makes the mark of one that does.)
+// The mark of a program that captures nothing; zeros on a mesh of one process. (compare_program, in
+// same_values.h, makes the mark of a program that captures values.)
 ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr);
 
 // The mark of the plan that this thread runs.
 ProgramMark current_program() noexcept;
 
+// Makes `mark` the mark of the plan that this thread runs, while the object lives.
 class ProgramScope {
  public:
   explicit ProgramScope(const ProgramMark& mark) noexcept;

@@ -20,8 +20,8 @@ struct Region {
   std::int64_t start[kMaxRank];
 };
 
-// The byte offset of `box` (start, extent) in a block at `start0` with extents `shape`, where it is
-// contiguous; else -1.
+// The byte offset of the region `box` with extents `extent` in the block `block` with extents
+// `shape`, if the region is contiguous there; else -1.
 std::int64_t contiguous_offset(const Shape& extent, const Region& box, const Shape& shape,
                                const Region& block, int itemsize) {
   std::int64_t offset = 0, stride = itemsize;
@@ -82,8 +82,8 @@ class Mover {
     return fresh;
   }
 
-  // For each distinct old region that intersects the box, copies from one device that holds it,
-  // from one of the same memory space where possible.
+  // For each distinct old region that intersects the box, copies from one device that holds the
+  // region, if possible from one of the same memory space.
   void copy_pieces(const LocalDevice& device, const Region& box, Block& to) {
     std::map<std::vector<std::int64_t>, std::uint32_t> holders;
     for (std::uint32_t q = 0; q < from_.count; ++q) {

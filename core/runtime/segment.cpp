@@ -323,9 +323,9 @@ Segment::Executable* Segment::find_or_make_with_fixed(const std::vector<Array>& 
       if (!std::exchange(warned_, true)) {
         warn("a program under jit keeps being called with arrays at new addresses, of more than " +
              std::to_string(kMaxFixedBytes >> 20) +
-             " MiB; it is run step by step, since a graph is of the addresses that it was captured "
-             "with. Call it with the same arrays, or give up the old ones (std::move) before new "
-             "ones are made");
+             " MiB; it is run step by step, since a graph works only with the addresses of its "
+             "capture. Call it with the same arrays, or give up the old ones (std::move) before "
+             "new ones are made");
       }
       return nullptr;
     }

@@ -1,10 +1,10 @@
 // Segment: a straight piece of a plan, which is captured into graphs.
 //
 // A graph is captured for the addresses of its inputs and leaves its results in one set of buffers;
-// A graph is captured for the addresses of its inputs and leaves its results in one set of buffers;
 // a segment therefore keeps several graphs. If the calls have more sets of addresses than that, as
 // in a loop whose batches are always new, the segment stops capturing: inputs whose addresses
 // change are copied to fixed addresses (a graph captured with these serves every call), or, if they
+// are too large to copy, the steps run one by one.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -99,8 +99,9 @@ class Segment {
   // Whether the current call may run the graph.
   bool serves(const Executable& e, const std::vector<Array>& inputs) const;
   Executable* find(const Executables& among, const std::vector<Array>& inputs) const;
-  // For a call that no graph serves when there are already as many as allowed: returns a graph that
-  // serves it, with or without fixed addresses, or null if its steps should run one by one.
+  // For a call that no graph serves when there are already as many graphs as allowed: returns a
+  // graph that serves the call, with or without fixed addresses, or null if the steps should run
+  // one by one.
   Executable* find_or_make_with_fixed(const std::vector<Array>& inputs, std::vector<bool> given,
                                       std::size_t slots);
   bool pays_to_capture();
@@ -130,9 +131,9 @@ class Segment {
   FixedInputs fixed_;
   std::vector<Missed> missed_;
   bool warned_ = false;
-  // State of the current call, members only so that their memory is reused: for each input a mark,
-  // and its addresses; the inputs, empty between calls; which of them were given up; the buffers of
-  // a launch.
+  // State of the current call, in members only so that their memory is reused. key_: for each input
+  // whether it was given up, and its addresses. inputs_: empty between calls. The last three: the
+  // buffers of a launch.
   std::vector<const void*> key_;
   std::vector<Array> inputs_;
   std::vector<bool> given_;

@@ -405,8 +405,8 @@ class LeaderLaunch {
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
-  // Whether a result may take the buffer of a donated operand. It must have one owner over all
-  // entries and handles: only the entries of this cohort in this one table may name it.
+  // Whether a result may take the buffer of a donated operand. Only the entries of this cohort in
+  // this one table may name the buffer.
   bool is_reusable(const StoredNode& node, std::uint32_t position) const {
     // After a pending reader of the buffer, the result would have to wait for that reader and fail
     // with it, although they are unrelated. (A captured graph fails as a whole, and all its readers
@@ -465,7 +465,7 @@ class LeaderLaunch {
   InlineVector<void*, 2> results_;
   InlineVector<Block*, 2> result_tables_;
   InlineVector<std::int64_t, 2> result_bytes_;
-  InlineVector<std::uint32_t, 2> reusable_;  // of the donated operands, those that it may overwrite
+  InlineVector<std::uint32_t, 2> reusable_;  // the donated operands that the result may overwrite
   bool any_reusable_ = false;
   InlineVector<int, 2> reused_;  // the operand whose memory the result has, or -1; set where taken_
                                  // is not 0

@@ -16,8 +16,8 @@ inline bool labels_tasks(const detail::ThreadState& thread = detail::thread_stat
   return timeline_sink() != nullptr || (thread.capture != nullptr && wants_labels());
 }
 
-// While the object lives, the tasks that this thread enqueues belong to that step. Logs the memory
-// in use after the step (core/device/host_log.h).
+// While the object lives, the tasks that this thread enqueues belong to `step`. The destructor logs
+// the memory in use (core/device/host_log.h).
 class LabelledStep {
  public:
   LabelledStep(const Step& step, Types out_types);

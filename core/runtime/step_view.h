@@ -11,8 +11,8 @@ namespace shmap {
 // contiguous part of the operand.
 bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const> out);
 
-// For a primitive with a rule `dynamic_view`, by which the part's position depends on scalars, as
-// indices mostly are. Returns false, without effect, if one of them is not computed yet. Only for
+// For a primitive with a rule `dynamic_view`, by which the part's position depends on scalar
+// operands. Returns false, without effect, if one of these is not computed yet. Only for
 // operands that could not be overwritten in place anyway, because another table, such as that of a
 // body's argument, names their memory; and not for small parts, since a view keeps the whole
 // operand alive.

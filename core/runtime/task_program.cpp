@@ -273,8 +273,8 @@ class TaskProgramMaker {
     const std::int64_t bytes = kernel.scratch(call);
     if (bytes == 0) return;
     step.scratch = arena_.take(bytes);
-    arena_.give(step.scratch, bytes);  // before the step's operands, so that only the scratch is
-                                       // there
+    arena_.give(step.scratch, bytes);  // before the operands are freed: no value of this step gets
+                                       // the same bytes
   }
 
   void finish(std::size_t o) {
