@@ -92,8 +92,8 @@ class NodeLink {
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
   // For processes that share cores: tells the others that this process is running on `core`, or
-  // (kAway) has offered its core to others. They look for its next message only while that makes
-  // sense.
+  // (kAway) has offered its core to others. A process waits actively for this one's message only
+  // while this one runs on another core.
   static constexpr int kAway = -1;
   void set_core(int core) noexcept;
   // True if that process is running, as far as is known, on another core than this process.

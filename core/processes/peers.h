@@ -36,13 +36,13 @@ class Peers {
   // This process's rank among the processes of its node, and their number.
   int node_rank() const noexcept { return node_rank_; }
   int node_size() const noexcept { return node_size_; }
-  // True if the processes that share cores with this one are, with this one, more than these cores:
-  // a process that waits actively then keeps another one from running. False for processes that are
-  // each bound to a core of their own.
+  // True if this process and those that share cores with it are more than the cores that they may
+  // run on: a process that waits actively then keeps another one from running. False for processes
+  // that are each bound to a core of their own.
   bool crowded() const noexcept { return crowded_; }
   // "process 3 (pid 1234 on host a)"
   std::string text(int process) const;
-  // ", which is stopped" for a process of this node that a signal has stopped; else "".
+  // ", which a signal has stopped" if so, for a process of this node; else "".
   std::string state_text(int process) const;
 
   // Blocks for at most timeout_us until one of the two descriptors (-1: none) is readable or a

@@ -28,7 +28,7 @@ namespace {
                     " has " + theirs + ", and " + peers.text(0) + " has " + first + ". " + remedy);
 }
 
-// Of two lists of words, those that are not the same at one place.
+// The words of two lists that differ from the other list's word at the same place.
 std::pair<std::string, std::string> differing(std::string_view a, std::string_view b) {
   std::pair<std::string, std::string> found;
   const auto next = [](std::string_view& text) {

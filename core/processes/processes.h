@@ -30,8 +30,8 @@ class Processes {
   static Processes* joined() noexcept { return the_processes.load(std::memory_order_acquire); }
   // Joins the job: blocks until all processes have joined. Throws DeviceError where that fails, or
   // where the cards differ (the text names the process); nothing is joined then. Called once.
-  // finish: waits for all enqueued work of this process; called before it tells the others that it
-  // leaves.
+  // finish: waits for all enqueued work of this process; called before this process tells the
+  // others that it leaves.
   static Processes& join(const Job& job, StartCard card, void (*finish)() noexcept);
 
   int rank() const noexcept { return messages_->rank(); }

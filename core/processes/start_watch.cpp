@@ -93,8 +93,8 @@ int parent_of(int pid) {
   return number_in(rest.substr(0, rest.find(' ')));
 }
 
-// Whether the launcher can be seen: the nearest ancestor that is not of the job. Where each process
-// has a container of its own it cannot, and neither can the other processes.
+// Whether the launcher can be seen: the nearest ancestor that is not of the job. In a container of
+// its own a process sees neither the launcher nor the other processes.
 bool sees_launcher(std::string_view job) {
   for (int pid = getppid(); pid > 1; pid = parent_of(pid)) {
     const std::string environment = environment_of(pid);
@@ -192,7 +192,8 @@ void StartWatch::watch() noexcept {
     std::string ended;
     while (!over_after(0.1)) {
       const WaitClock::Due due = clock.look();
-      // From kLeastWarnSec on, when the launcher has long started all: who has ended in two looks.
+      // After kLeastWarnSec the launcher has long started all processes. Those that two looks in a
+      // row find ended will not come.
       if (clock.seconds() > kLeastWarnSec && clock.seconds() > looked_at + kLooksEverySec) {
         looked_at = clock.seconds();
         const std::string before = std::exchange(ended, ended_on_this_node(job_));

@@ -21,7 +21,7 @@ inline constexpr const char* kJoinedThread = "shmap-joined";
 // After warn_sec (and not before 5 s, since MPI itself takes a while) the thread warns, with the
 // processes of this node that have not used a device yet. After twice timeout_sec it repeats this
 // and ends the process with exit code 1, upon which the launcher ends the job. 0 seconds: never.
-// Where a process of this node has ended, it says so and ends the process after 6 s.
+// Where another process of this node has ended, the thread says so and ends this one after 6 s.
 class StartWatch {
  public:
   StartWatch(const Job& job, double warn_sec, double timeout_sec);
@@ -42,7 +42,7 @@ class StartWatch {
 };
 
 // A line for each rank of this node that the same launcher started (as the environments say) and
-// that has no thread of one of those names: "\n  process 3 (pid 1234) has not used a device yet".
+// that has neither thread: "\n  process 3 (pid 1234) has not used a device yet".
 // "" where none is missing, or this cannot be determined.
 std::string missing_on_this_node();
 

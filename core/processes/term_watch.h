@@ -1,4 +1,4 @@
-// TermWatch: a last message of the process before SIGTERM ends it.
+// A last message of the process before SIGTERM ends it.
 #pragma once
 
 namespace shmap {

@@ -16,7 +16,7 @@ enum class LookAgain : std::uint8_t {
   soon,      // it may wait for data of another process
   yielding,  // likewise, and the processes share cores: the other process may need this thread's
              // core
-  moved,     // data of another process has come, or was taken there: more may follow soon
+  moved,     // data has come, or another process has taken this one's: more may follow soon
 };
 
 // Called often, by any thread that holds no lock except the submit mutex (a thread that waits for
@@ -29,6 +29,7 @@ LookAgain look_around() noexcept;
 // task; also called by threads that were not looking.
 enum class Looking : std::uint8_t { begins, ends, ends_and_hands_over, hands_over };
 
+// A thread's wait, from Looking::begins to Looking::ends; ends_and_hands_over after hand_over().
 class ActiveWait {
  public:
   ActiveWait() noexcept;
