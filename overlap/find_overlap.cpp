@@ -6,7 +6,7 @@
 //   scatter  a psum_scatter, tiled and over all ranks, of a dot_general that nothing else reads, or
 //            of a transposition of one
 //
-// A match is replaced where the model of overlap/overlap.h says that an overlapped form is faster.
+// A match is replaced where the model (overlap/model.h) says that an overlapped form is faster.
 // SHMAP_FIND_OVERLAP=0 turns the pass off.
 
 #include <algorithm>

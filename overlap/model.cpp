@@ -33,8 +33,8 @@ struct ProductSizes {
   double moved = 0;              // bytes that a rank sends in a step
   double result_bytes = 0;       // bytes of the product
   double sum_bytes = 0;          // bytes of a partial sum, which is in f32 for half dtypes
-  bool placed = true;            // the product of a step is a slice of the result; else it is added
-                                 // to it
+  bool placed = true;            // the product of a step is a slice of the result; else a term of
+                                 // the sum that is the result
 };
 
 ProductSizes sizes_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
@@ -111,7 +111,7 @@ double cpu_us(const OverlapSpec& spec, const ProductSizes& w, DType dtype, bool 
 double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const ProductSizes& w,
               DType dtype, Overlap form) {
   const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
-  // The time of 1 / `share` of the product, in whole waves; its devices share the GPU.
+  // The time of 1 / `share` of the product, in whole waves, on each device that shares the GPU.
   const auto product = [&](double share) {
     const bool cuts_result = w.placed;
     const double result = w.result / (cuts_result ? share : 1);

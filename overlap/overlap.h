@@ -63,13 +63,13 @@ JaxprRef overlapped_program(const OverlapSpec& spec, Overlap form, const ShapedA
 // Chooses the form, with the predicted times.
 OverlapChoice choose_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b);
 
-// The ops of a form (not automatic) under the current trace (overlap_rings.cpp).
+// The operations of a form (not automatic) under the current trace (rings.cpp).
 Array overlapped_ops(const OverlapSpec& spec, Overlap form, const Array& a, const Array& b,
                      SourceLine source);
 
 const char* to_text(Overlap form);
 
-// The rules (overlap_rules.cpp).
+// The rules (rules.cpp).
 void jvp_overlapped(JvpCall& call);
 void transpose_overlapped(TransposeCall& call);
 void batch_overlapped(BatchCall& call);

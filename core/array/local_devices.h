@@ -6,8 +6,8 @@
 
 namespace shmap {
 
-// A ValueError of `what` where this process drives no device of the mesh. It would otherwise wait
-// for processes that do not know of it, or read blocks that it does not have.
+// Throws a ValueError that names `what` where this process drives no device of the mesh: it would
+// otherwise wait for processes that do not know of its call, or read blocks that it does not have.
 void want_local_devices(const detail::MeshImpl& mesh, std::string_view what, SourceLine source);
 
 }  // namespace shmap

@@ -24,5 +24,5 @@ std::string describe_array(const Node* node);
 // valid until this thread's next call. If it cannot be made, the text says so.
 extern "C" const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept;
 
-// For a Mesh: "Mesh('i': 2, 'j': 2) of devices 0 to 3". `mesh` is its member; else as above.
+// The same for a Mesh, of which `mesh` is the member: "Mesh('i': 2, 'j': 2) of devices 0 to 3".
 extern "C" const char* shmap_describe_mesh(const shmap::detail::MeshImpl* mesh) noexcept;

@@ -155,7 +155,7 @@ std::string draw_array_sharding(const Array& x) {
     const auto position = static_cast<std::int64_t>(boxes.size());
     std::vector<Slice> index;
     for (std::size_t d = 0; d < block.size(); ++d) {
-      std::int64_t part = 0;  // its number along the dim
+      std::int64_t part = 0;  // the number of the device's block along the dim
       if (d < sharding.dims().size()) {
         for (int a : sharding.dims()[d])
           part = part * mesh.env()->sizes[static_cast<std::size_t>(a)] +

@@ -13,9 +13,9 @@
 
 namespace shmap {
 
-// PrintParams. No results, and any number of operands. In a plan it is a task on the communication
-// stream of the first local device, so that prints keep their order. Only the end of the process
-// waits for prints; a value whose computation fails is not printed.
+// PrintParams. No results, and any number of operands. In a plan, a print is a task on the
+// communication stream of the first local device, so that prints keep their order. Only the end of
+// the process waits for prints; a value whose computation fails is not printed.
 extern Primitive debug_print_p;
 
 struct PrintParams : ParamsOf<PrintParams> {

@@ -34,7 +34,7 @@ class ProgressCount {
 
 // Reads the elements of `box`, a part of the whole array, into host memory, row-major.
 using ReadBox = std::function<void(std::span<const Slice> box, void* dst)>;
-// Writes these elements from host memory.
+// Writes the elements of `box` from host memory, where they are row-major.
 using WriteBox = std::function<void(std::span<const Slice> box, const void* src)>;
 
 // Reads an array. `what` names the file in errors. `in_pieces`: contiguous pieces of a block may be

@@ -22,7 +22,7 @@ class BoxRuns {
   std::int64_t stride() const { return stride_; }
   std::int64_t row_runs() const { return row_runs_; }
   std::int64_t offset() const { return offset_; }  // offset of the row's first run in the array
-  bool next();
+  bool next();                                     // false after the last row
 
  private:
   int outer_ = 0;  // dims walked by next()

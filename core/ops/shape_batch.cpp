@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// The batch dimension of the result comes after the result's dim of the operand's preceding dim.
+// The batch dimension stays behind the dim that precedes it in the operand.
 void batch_broadcast(BatchCall& call) {
   const auto& p = params_as<BroadcastParams>(call.params);
   const auto from = static_cast<std::size_t>(call.dims[0]);

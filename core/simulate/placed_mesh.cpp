@@ -64,8 +64,8 @@ struct Joined {
       if (n[l] > 1) us += 2 * rounds(n[l]) * link(l).latency_us + 2 * whole / link(l).bytes_per_us;
     return us;
   }
-  // The time of a ring at each level: a device sends the pieces of the others, of the data that are
-  // left after the inner levels.
+  // The time of a ring at each level: of the part of the data that the inner levels have left, a
+  // device sends one piece for each other device of the ring.
   double ring_scatter(double whole) const {
     double us = 0;
     for (std::size_t l = 0; l < n.size(); ++l) {

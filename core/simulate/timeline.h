@@ -30,8 +30,7 @@ struct Timeline {
   // The time from which a lane is free. Lane 0 computes; lane 1 + l is the network of level l.
   double free(std::size_t lane) const { return free_[lane]; }
   std::size_t lanes() const { return free_.size(); }
-  // Adds further trips that take the given total time; the lanes in `moves` become free later by
-  // it.
+  // Adds further trips of a loop; the lanes in `moves` become free later by the trips' time.
   void repeat(const Repeat& repeat, const std::vector<bool>& moves, const std::string& name);
 
   // The time between begin and end in which lanes communicate and none computes. first: the first
