@@ -196,7 +196,7 @@ void check_batching(Reader& r, const Dims& operand, const Dims& indices, const D
   for (std::int64_t d : indexed) {
     if (d < 0 || d >= x.rank() || (starts >> d & 1u) ||
         std::find(operand.begin(), operand.end(), d) != operand.end())
-      r.fail("of the dims that an index vector is for has one twice, or a batching dim");
+      r.fail("for the dims that index vectors index has one twice, out of range or batching");
     starts |= 1u << d;
   }
 }
@@ -258,7 +258,7 @@ Read read_print(Reader& r) {
   return made(p);
 }
 
-constexpr const char* kLate = "it is made when programs are planned, after all that reads them";
+constexpr const char* kLate = "only passes create it, when a program is planned";
 
 }  // namespace
 

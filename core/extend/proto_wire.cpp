@@ -31,7 +31,7 @@ bool ProtoReader::next(Field* field) {
   const std::size_t begin = at_;
   const std::uint64_t tag = read_varint();
   const auto wire = static_cast<std::uint8_t>(tag & 7u);
-  if (tag >> 3 == 0 || tag >> 32 != 0) fail("a field has no number that there is");
+  if (tag >> 3 == 0 || tag >> 32 != 0) fail("a field has an invalid number");
   *field = {};
   field->number = static_cast<std::uint32_t>(tag >> 3);
   const auto take = [&](std::uint64_t n) {
@@ -54,7 +54,7 @@ bool ProtoReader::next(Field* field) {
       take(4);
       break;
     default:
-      fail("a field of a wire type that there is not");
+      fail("a field of an unknown wire type");
   }
   field->wire = static_cast<WireType>(wire);
   field->whole = bytes_.substr(begin, at_ - begin);

@@ -165,7 +165,7 @@ struct Inflater::Impl {
   }
   int symbol(const PrefixCode& code) {
     const auto [value, bits] = code.find(bits_);
-    if (bits == 0) fail("have a code that stands for nothing");
+    if (bits == 0) fail("have an invalid code");
     drop(bits);
     return value;
   }

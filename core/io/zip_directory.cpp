@@ -80,7 +80,7 @@ class DirectoryReader {
     start_of_end_ = size - tail_bytes + at;
     if (number(tail, at + 4, 2) != 0 || number(tail, at + 6, 2) != 0 ||
         number(tail, at + 8, 2) != number(tail, at + 10, 2))
-      fail("it is a part of several");
+      fail("it is one part of an archive in several files");
     count_ = number(tail, at + 10, 2);
     bytes_ = number(tail, at + 12, 4);
     begin_ = number(tail, at + 16, 4);
@@ -97,7 +97,7 @@ class DirectoryReader {
       fail("its 64-bit directory is missing");
     const std::string end = text(at, kEnd64Bytes);
     if (number(end, 0, 4) != kEnd64 || number(end, 24, 8) != number(end, 32, 8))
-      fail("its 64-bit directory is not one");
+      fail("its 64-bit directory is invalid");
     count_ = number(end, 32, 8);
     bytes_ = number(end, 40, 8);
     begin_ = number(end, 48, 8);
@@ -132,7 +132,8 @@ class DirectoryReader {
                        "numpy.savez_compressed write them");
     }
     m.deflated = method == kDeflated;
-    if (!m.deflated && packed != bytes) fail("member " + quoted_bytes(m.name) + " has two sizes");
+    if (!m.deflated && packed != bytes)
+      fail("member " + quoted_bytes(m.name) + " is stored, with two different sizes");
     locate(m, header, packed);
     if (m.deflated && bytes / static_cast<std::uint64_t>(kMostInflation) > packed)
       fail("member " + quoted_bytes(m.name) + " says that its " + std::to_string(packed) +
@@ -175,11 +176,11 @@ class DirectoryReader {
     const std::uint64_t name_bytes = number(local, 26, 2), extra_bytes = number(local, 28, 2);
     const std::uint64_t front = kLocalBytes + name_bytes + extra_bytes;
     if (number(local, 0, 4) != kLocal || name_bytes != m.name.size())
-      fail("member " + quoted_bytes(m.name) + " has another header of its own");
+      fail("member " + quoted_bytes(m.name) + " has a header that contradicts the directory");
     if (front > begin_ - header || packed > begin_ - header - front) outside();
     if (text(header + kLocalBytes, name_bytes) != m.name ||
         number(local, 8, 2) != (m.deflated ? kDeflated : kStored))
-      fail("member " + quoted_bytes(m.name) + " has another header of its own");
+      fail("member " + quoted_bytes(m.name) + " has a header that contradicts the directory");
     m.offset = static_cast<std::int64_t>(header + front);
     m.packed = static_cast<std::int64_t>(packed);
   }

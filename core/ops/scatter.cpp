@@ -24,8 +24,8 @@ void eval_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
   const ShapedArray &operand = in[0], &indices = in[1], &updates = in[2];
   const auto text = [&] {
     return std::string(kNames[static_cast<int>(kind)]) + ": into an operand of type " +
-           to_string(operand) + " at indices of type " + to_string(indices) + " updates of type " +
-           to_string(updates) + ": ";
+           to_string(operand) + " at indices of type " + to_string(indices) +
+           " with updates of type " + to_string(updates) + ": ";
   };
   const auto fail = [&](const std::string& why) { throw ValueError(text() + why); };
   const auto number = [](DType t) { return is_floating(t) || is_integer(t); };
