@@ -17,8 +17,7 @@ namespace shmap {
 namespace cuda {
 namespace {
 
-// A memory space smaller than this is too small to start with; so is the driver's memory for the
-// streams of one virtual device.
+// The least bytes of a memory space, and the driver's memory for the streams of a virtual device.
 constexpr std::int64_t kLeastSpace = std::int64_t{16} << 20;
 constexpr std::int64_t kBytesPerDevice = std::int64_t{1} << 20;
 // The percentage of a GPU's free memory that spaces on it leave to libraries.

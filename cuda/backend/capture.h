@@ -81,7 +81,8 @@ class Capture : public KeptByCapture {
   Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
   // The implementation of CudaBackend::enqueue_each: records a node for each stream. The first node
   // has the task, and the work that the task puts into the streams belongs to their nodes. If each
-  // GPU has graphs of its own, it is one task of all GPUs, which runs directly.
+  // GPU has graphs of its own, a single node has the task, which is then one of several GPUs and
+  // runs directly.
   std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
                               std::span<const Waits> waits);
   Event record(CudaStream& stream) const { return log_.record(stream); }

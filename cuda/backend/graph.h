@@ -15,9 +15,10 @@ namespace shmap::cuda {
 
 class Queue;
 
-// Launched in a queue of its own. The queue waits for the graph's streams that had work since the
-// last launch, and closes a gate in each of these streams; a launch that directly follows another
-// therefore needs no waits. The destructor waits until the last launch is done.
+// Launched in its GPU's launch queue, apart from the streams. The queue waits for the graph's
+// streams that had work since the last launch, and closes a gate in each of these streams; a launch
+// that directly follows another therefore needs no waits. The destructor waits until the last
+// launch is done.
 class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(Capture& capture);  // takes ownership of the args of its tasks
@@ -50,9 +51,9 @@ class CudaGraph final : public Graph {
   bool rehearsed_ = false;
   cudaGraphExec_t exec_ = nullptr;
   std::unique_ptr<GpuGraphs> gpu_graphs_;  // used instead of one graph of all GPUs
-  // One for each task, if the timeline was on during the capture. While the timeline is on, each
-  // launch waits for the previous one, whose times it would overwrite; else a launch is one span as
-  // a whole.
+  // One for each task, if the timeline was on during the capture; else empty. While the timeline is
+  // on, a launch with spans waits for the previous launch, whose times it would overwrite; a launch
+  // without them is one span as a whole.
   std::vector<Span> spans_;
   bool untold_ = false;
   std::uint64_t launched_ = 0;  // the number of the last launch in queue_

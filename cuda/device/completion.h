@@ -25,7 +25,7 @@ class TaskCompletion final : public Completion {
   void mark_reported() noexcept override;
   bool on_compute_stream() const noexcept override;
 
-  Queue* queue() const noexcept { return queue_.get(); }  // null once the task has ended
+  Queue* queue() const noexcept { return queue_.get(); }  // null for an event of failed()
   std::uint64_t number() const noexcept { return number_; }
   Failure* failure() const noexcept { return failure_.get(); }
 
@@ -38,9 +38,9 @@ class TaskCompletion final : public Completion {
   TaskCompletion* next_ = nullptr;
 };
 
-// The first failure among the events of `owner`; null if none has failed. A task that waits for
-// these events fails with it. The other failures are marked as reported, because this one is
-// reported.
+// The first failure that was known when an event of `owner` was made; null if there is none. A task
+// that waits for these events fails with that failure. Further failures are marked as reported,
+// because the first is reported.
 Ref<Failure> inherited_failure(const void* owner, std::span<const Event> waits);
 
 }  // namespace shmap::cuda

@@ -28,7 +28,7 @@ class EventPool : public RefCounted {
   std::int64_t made_ = 0;
 };
 
-// An event that is recorded once and returns to the pool with the last reference.
+// An event, which returns to the pool with the last reference.
 class Mark : public RefCounted {
  public:
   Mark(Ref<EventPool> pool, std::uint64_t number)
@@ -37,7 +37,8 @@ class Mark : public RefCounted {
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
   cudaEvent_t event() const noexcept { return event_; }
-  // The mark is done once the queue's tasks up to this number are done.
+  // The event is recorded after the queue's tasks up to this number. 0: for waits inside of a graph
+  // or of a group task.
   std::uint64_t number() const noexcept { return number_; }
 
  private:

@@ -23,7 +23,7 @@ namespace {
 // On a computing stream there is a mark at least every kMarkEvery tasks, so that memory is released
 // even if no thread waits for the newest task.
 constexpr std::uint64_t kMarkEvery = 64;
-// After a task without a mark was waited for, this many tasks get a mark each.
+// After another stream had to wait for a mark of later tasks, this many tasks get a mark each.
 constexpr int kPrompt = 64;
 constexpr std::size_t kManyMarks = 64;
 // A host that asks kPollsBeforeMark times whether the newest task is done, while no task is added,

@@ -69,7 +69,7 @@ class Queue : public RefCounted {
   // The same as wait_for(), but deferred until work is put into this stream. `by` must have waited
   // for all work of this stream: be_awaited_by().
   void close_gate(Queue& by, std::uint64_t number);
-  void pass_gate();
+  void pass_gate();  // makes the deferred wait; to be called before work is put into the stream
   // Makes later work of `waiter` start after all work of this queue.
   void be_awaited_by(Queue& waiter);
   // The position of the last task.

@@ -57,7 +57,6 @@ std::shared_ptr<const TimeBase> SpanLog::base(int gpu) {
   const GpuScope scope(gpu);
   const UncapturedCalls uncaptured;
   cudaStream_t idle = nullptr;  // a stream without work, whose event's time is the host's time
-                                // time
   check(cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cudaError_t code = cudaEventRecord(made->event, idle);
   if (code == cudaSuccess) code = cudaEventSynchronize(made->event);

@@ -56,7 +56,7 @@ class SpanLog {
   void add(Span span);
   // Reports a span to the timeline's sink; its task must be done.
   void tell(const Span& span);
-  void give_back(const Span& span) noexcept;
+  void give_back(const Span& span) noexcept;  // the span's events
   // Reports all added spans, whose tasks must be done, and forgets them.
   void deliver();
 

@@ -19,7 +19,7 @@ constexpr std::int64_t kShortRow = 24 * 32;  // elements; up to here the order i
                                              // reduction alone
 constexpr std::int64_t kShortWords = 96;     // 4-byte words that one thread keeps of a short row in
                                              // registers
-constexpr std::int64_t kMostWords = 32;      // the same of a longer row, for any block size
+constexpr std::int64_t kMostWords = 32;      // 4-byte words that a thread keeps of a longer row
 constexpr std::int64_t kMostWork = 512;      // operations that are unrolled for one thread
 
 std::string number(std::int64_t n) { return std::to_string(n); }

@@ -9,12 +9,12 @@
 //
 // There are three forms:
 // - flat: values are full or scalar; the kernel does not depend on the shape, so that one source
-// serves all sizes;
+//   serves all sizes;
 // - cells: full results from operands that include rows and columns;
 // - rows: programs with reductions or with results of rows. Several threads share a row: up to a
-// warp for short rows, a block of up to 1024 for long ones. Values of a row that a later step needs
-// stay in registers, so that memory is read and written once. Rows too long for that are read again
-// by every step.
+//   warp for short rows, a block of up to 1024 for long ones. Values of a row that a later step
+//   needs stay in registers, so that memory is read and written once. Rows too long for that are
+//   read again by every step.
 //
 // The kernel is `extern "C" shmap_fused(Args)`: one struct of 8-byte words, passed by value. The
 // words are the count (of elements, or of rows), then each operand's address (for an operand of one
@@ -38,8 +38,8 @@ struct FusedSource {
   int lanes = 0;           // in the form rows: threads that share a row
   bool resident = true;    // in the form rows: memory is read once
   std::int64_t count = 0;  // the first word of the arguments
-  std::int64_t blocks =
-      0;  // that have work of their own; with fewer, each does more. 0: nothing to do
+  // The most blocks that have work; in a smaller grid each does more of it. 0: nothing to do.
+  std::int64_t blocks = 0;
   std::vector<bool> scalars;  // for each operand: true if it has one element, and thus two words
   // The alignment that the addresses of operands and results must have, in bytes.
   std::vector<int> operand_alignment, result_alignment;

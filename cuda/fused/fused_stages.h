@@ -14,7 +14,6 @@ namespace shmap::cuda {
 struct FusedLoop {
   std::vector<int> inputs;      // operands of columns and full operands that the loop loads
   std::vector<int> packs;       // full and column operands that the loop reads, kept or loaded
-                                // loaded
   std::vector<int> kept;        // results of earlier loops that the loop reads
   std::vector<int> ops;         // maps that the loop computes, in order
   std::vector<int> reductions;  // reductions of the loop's elements

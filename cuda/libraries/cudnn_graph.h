@@ -19,8 +19,8 @@ using CudnnDescriptor = std::unique_ptr<void, DestroyCudnn>;
 
 // The GPU that kernels are compiled for.
 struct CudnnTarget {
-  cudnn::Handle handle =
-      nullptr;  // of the current GPU; null: without one, for `device` (cuDNN 9.8)
+  // Of the current GPU; null: compiles without a handle, for `device` (since cuDNN 9.8).
+  cudnn::Handle handle = nullptr;
   cudnn::Descriptor device = nullptr;
 };
 

@@ -15,7 +15,8 @@ constexpr int kLanes = 16, kOwnRows = 4;
 
 template <int kDepth>
 struct FloatGradTiles {
-  static constexpr int kRows = kDepth > 128 ? 16 : kDepth > 64 ? 32 : 64;  // own; and the stream's
+  // The own rows of a block, and the rows of a tile of the stream.
+  static constexpr int kRows = kDepth > 128 ? 16 : kDepth > 64 ? 32 : 64;
   static constexpr int kThreads = kRows / kOwnRows * kLanes;
   static constexpr int kStride = kDepth + 4, kFactorStride = kRows + 4;
   static constexpr int kTile = kRows * kStride;  // floats

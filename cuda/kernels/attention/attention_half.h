@@ -33,8 +33,8 @@ class HalfRows {
   using Tiles = HalfTiles<kDepth>;
   static constexpr int kRowTiles = Tiles::kRowTiles;
   static constexpr int kScoreTiles = Tiles::kColumns / 8;
-  // For a base below this, times the factor, the fused operation is as exact as the products' own
-  // rounding.
+  // If |base * factor| is below this, (value - base) * factor in one fused operation is as exact as
+  // the products' own rounding.
   static constexpr float kNear = 64;
 
  public:

@@ -5,9 +5,9 @@
 //                    outside of a capture (unless SHMAP_TIME_GEMMS is off), which blocks meanwhile;
 //                    the fastest is kept on disk for that version of cuDNN and that GPU. Only what
 //                    repeats its bits, and treats NaNs and infinities of scores as the own kernel
-//                    does, is timed: no bias, no backward pass whose sums have no order. Nor are
-//                    calls with fewer than 16 rows of q, and more than 64 forms a process, because
-//                    a form takes up to seconds.
+//                    does, is timed: no bias, no backward pass whose sums have no order. Calls with
+//                    fewer than 16 rows of q are not timed either, nor more than 64 forms in a
+//                    process, because a form takes up to seconds.
 //   own              the own kernel
 //   cudnn            cuDNN's first proposal, wherever it has one
 //   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order

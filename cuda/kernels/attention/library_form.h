@@ -8,8 +8,7 @@
 
 namespace shmap::cuda {
 
-// Nothing, with the reason in `why` (static text), if cuDNN does not compute the same
-// results.
+// Nothing, with the reason in `why` (static text), if cuDNN does not compute the same results.
 std::optional<CudnnAttention> library_form(const Attention& a, const char** why);
 std::optional<CudnnAttention> library_form(const AttentionGrad& g, const char** why);
 

@@ -1,5 +1,4 @@
-// Launches kernels, in the only function that calls the CUDA runtime for it, and chooses grids. For
-// the .cu files.
+// Launches kernels, and chooses grids. For the .cu files.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -20,8 +19,7 @@ namespace shmap::cuda {
 // Throws as throw_cuda_error (cuda/driver/error.h) does; `what` names the kernel. `status`: a
 // cudaError_t.
 [[noreturn]] void throw_launch_error(const char* what, int status);
-// Throws Error: a call wants a kernel for a dtype, or a size of elements, that it does not exist
-// for.
+// Throws Error: there is no such kernel for the dtype, or the size of elements, that a call wants.
 [[noreturn]] void throw_no_kernel(const char* kernel);
 
 // Threads of a block, unless a kernel needs another number.

@@ -8,7 +8,7 @@
 // Element types:
 //   f32, f64      out = dtype
 //   f16, bf16     accumulated in f32; out = dtype or f32. Where the library adds up parts of k, it
-//                 may round each to C's type before
+//                 may round each to C's type first.
 // D and the bias have C's dtype. f64 has neither bias nor function. Where cuBLASLt has no algorithm
 // for a product with these, a kernel of this library applies them afterwards
 // (cuda/kernels/matmul/product_tail.h), and the intermediate result is rounded to C's type.

@@ -8,9 +8,8 @@ namespace shmap::cuda {
 
 namespace {
 
-// A candidate is run for about kTimedMs, at least kFewestRuns and at most kMostRuns times,
-// so that a difference of one percent shows; fewer times if that would exceed
-// kMostTimedMs.
+// A candidate is run for about kTimedMs, at least kFewestRuns and at most kMostRuns times, so that
+// a difference of one percent shows; fewer times if that would exceed kMostTimedMs.
 constexpr float kTimedMs = 2, kMostTimedMs = 20;
 constexpr int kFewestRuns = 10, kMostRuns = 400;
 // A candidate that takes this many times as long as the best in a single run is not measured

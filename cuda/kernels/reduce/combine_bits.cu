@@ -1,4 +1,4 @@
-// Bitwise or and and.
+// Bitwise "or" and "and".
 #include "cuda/kernels/reduce/combine_tree.h"
 
 namespace shmap::cuda {

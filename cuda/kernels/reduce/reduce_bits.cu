@@ -1,4 +1,4 @@
-// Bitwise or and and.
+// Bitwise "or" and "and".
 #include "cuda/kernels/launch/dispatch.h"
 #include "cuda/kernels/reduce/reduce_kernel.h"
 

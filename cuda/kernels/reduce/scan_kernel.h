@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Each block handles a part of a line, tile by tile: first each thread combines some neighbours,
-// then the threads of each warp, then the warps. Threads beyond the end have no items, which
-// `count` tells.
+// then the threads of each warp, then the warps. Threads beyond the part's end have no items.
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_along(ScanPlan s, const T* in, T* out, A* totals, bool totals_only) {
