@@ -77,7 +77,7 @@ struct StagedData {
   Array rhs() const { return device_put(factors.rhs(), NamedSharding(mesh, columns)); }
 };
 
-// The product of both. lhs is split by rows or replicated.
+// The product of StagedData's factors, with lhs split by rows or replicated.
 template <class Body>
 Work staged_product(Body body, bool lhs_is_split) {
   const StagedData data;

@@ -50,8 +50,7 @@ std::vector<double> sum_of_blocks(const std::vector<float>& values) {
   return sum;
 }
 
-// ------------------------------------------------------------------------------------- one eager
-// op
+// ---------------------------------------------------------------------------------- one eager op
 
 Work eager_op() {
   struct Operands {
@@ -73,7 +72,8 @@ Work eager_op() {
   return {{}, check, time_batch};
 }
 
-// ----------------------------------------------------------------------- one shard_map call a call
+// ------------------------------------------------------------- one call of a shard_map in each
+// call
 
 enum class Form { eager, jitted };
 
@@ -221,8 +221,7 @@ Work collective_row(Form form, Kind kind, std::size_t n) {
   return ppermute_row(form, n);
 }
 
-// -----------------------------------------------------------------------------------------
-// products
+// --------------------------------------------------------------------------------------- products
 
 Work matmul_row(std::size_t n, DType dtype) {
   struct Operands {
@@ -279,8 +278,7 @@ Work collective_matmul(Form form, F body, P lhs_spec, P rhs_spec, P out_spec) {
   return form == Form::jitted ? waited_calls(jit(f), check, x, y) : waited_calls(f, check, x, y);
 }
 
-// ---------------------------------------------------------------------------------------------
-// rows
+// ------------------------------------------------------------------------------------------- rows
 
 // Adds the rows of one form; jitted rows are called jit_….
 void add_shard_map_rows(std::vector<Row>& rows, Form form) {

@@ -38,8 +38,7 @@ struct Operands {
   std::vector<float> a, b, c;
 };
 
-// ------------------------------------------------------------------------------------------
-// OpenBLAS
+// --------------------------------------------------------------------------------------- OpenBLAS
 
 using Sgemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
                        const float* a, int lda, const float* b, int ldb, float beta, float* c,
@@ -83,8 +82,7 @@ Work openblas_product(OpenBlas& blas, const Problem& p) {
   return {call, check, {}};
 }
 
-// --------------------------------------------------------------------------------------------
-// oneDNN
+// ----------------------------------------------------------------------------------------- oneDNN
 
 dnnl::memory::desc plain(std::size_t rows, std::size_t columns, dnnl::memory::data_type type) {
   return {
@@ -192,8 +190,7 @@ Work onednn_bf16(const Problem& p) {
   return {call, check, {}};
 }
 
-// ------------------------------------------------------------------------------------------
-// The products of a transformer layer
+// ------------------------------------------------------------ the products of a transformer layer
 
 // The six matrix products of the layer of bench/support/transformer_layer.h, on all of its rows at
 // once, each as one product of both threads. Those of attention, 4 % of the layer's flops, are left
@@ -204,8 +201,8 @@ std::vector<Problem> layer_products() {
           {rows, heads, embedding}, {rows, embedding, hidden}, {rows, hidden, embedding}};
 }
 
-// These and, for each, the products of its backward pass: the operands' cotangents. Both have the
-// extents of C = A B with C and B, or A and C, in the place of the operands.
+// The layer's products and, for each, those of its backward pass, the cotangents of A and of B:
+// C = A B with C and B, or A and C, in the place of the operands.
 std::vector<Problem> layer_grad_products() {
   std::vector<Problem> all = layer_products();
   for (const Problem& p : layer_products()) {

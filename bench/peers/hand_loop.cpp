@@ -1,6 +1,6 @@
 // The eager body, written by hand with the library's own CPU kernels: ten elementwise kernels per
 // device and one pass that sums over the devices, on the calling thread, into buffers that are
-// reused. The time that a body takes beyond this is the price of the eager mode.
+// reused. What the library's eager body takes beyond this loop's time is the price of eager mode.
 #include <cmath>
 #include <memory>
 

@@ -46,7 +46,7 @@ class Failure(Exception):
 
 class Program:
     """One process that serves rounds; started at its first use, and again after it died. With
-    `fresh`, an error ends it too: after a fault a GPU serves a process no more."""
+    `fresh`, an error ends it too: after a fault of the GPU a process cannot use the GPU any more."""
 
     def __init__(self, name, command, env=None, fresh=False):
         self.name, self.command, self.env, self.fresh = name, command, env or {}, fresh
@@ -91,7 +91,7 @@ class Program:
         raise Failure(why)
 
     def died(self):
-        """For good, where it was never ready."""
+        """Raises Failure. A process that died before it was ready is not started again."""
         status = self.process.wait()
         last = self.close_log()
         why = f"ended with status {status}" + (f": {last}" if last else "")
@@ -101,7 +101,7 @@ class Program:
         raise Failure(why)
 
     def close_log(self):
-        """Passes on what it wrote on standard error, and gives the last line."""
+        """Prints what the process wrote on standard error, and returns the last line."""
         self.log.seek(0)
         text = self.log.read().decode(errors="replace").strip()
         self.log.close()

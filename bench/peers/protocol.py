@@ -1,5 +1,5 @@
 """The line protocol of the peers: one request a line on standard input, one JSON object a line on
-standard output. `bench/support/protocol.h` is the same for C++; `bench/README.md` describes it."""
+standard output. `bench/support/rows.h` is the same for C++, and describes it."""
 
 import json
 import resource

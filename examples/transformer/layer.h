@@ -45,8 +45,8 @@ struct Cache {
 };
 Cache empty_cache(std::int64_t batch, std::int64_t capacity, std::int64_t qkv, shmap::DType dtype);
 
-// The rows of their sequences that x has: `start` (an i32 scalar) to start + T - 1, and the angles
-// of their rotations.
+// The positions of x's rows in their sequences, `start` (an i32 scalar) to start + T - 1, and the
+// sines and cosines of the rows' rotations.
 struct Rows {
   Array start, sin, cos;  // the latter [T, 1, D / 2], f32
 };

@@ -71,9 +71,9 @@ struct LlamaStep {
   Array logits;  // [B, T, V], f32
   std::vector<Cache> caches;
 };
-// Of tokens[B, T], i32, that are the sequences' rows from `start` on; without caches they are the
-// whole sequences. Whole arrays: split weights split the work, under jit. Products are of the
-// weights' dtype, norms and softmax f32.
+// Computes the logits of tokens[B, T], i32, which are the sequences' rows from `start` on, or,
+// without caches, the whole sequences. Written for whole arrays: under jit, split weights split the
+// work. Products have the weights' dtype, norms and softmax f32.
 LlamaStep llama_step(const Llama& model, const Array& tokens, const Array& start = 0,
                      const std::vector<Cache>& caches = {});
 

@@ -8,7 +8,7 @@
 namespace transformer {
 
 struct Losses {
-  int first = 0;                    // so many steps were taken before, whose losses are not known
+  int first = 0;                    // the number of steps before, whose losses are not known
   std::vector<float> batches = {};  // of each step's batch, from step `first` on
   std::vector<std::pair<int, float>> held_out = {};  // (steps taken, loss), in that order
 
@@ -19,9 +19,9 @@ struct Losses {
 // same step is saved, so that no checkpoint is without its losses. Makes the folder.
 void save_losses(const std::string& folder, const Losses& losses);
 
-// What led to a checkpoint of so many steps. Where the folder has no losses (the checkpoints of
-// older versions have none), or has those of fewer steps, none, and `first` is `steps`. ValueError:
-// the file is damaged.
+// Returns the losses of the steps before a checkpoint of `steps` steps. Where the folder has no
+// losses (older versions wrote none), or those of fewer steps, the result has none, and its `first`
+// is `steps`. ValueError where the file is damaged.
 Losses load_losses(const std::string& folder, int steps);
 
 }  // namespace transformer

@@ -1,6 +1,6 @@
-// Trains a small language model on a text, character by character, and writes some text of its own.
-// The same model on one device, data parallel, and split two ways over the axes of a mesh: all
-// reach the same loss.
+// Trains a small language model on a text, character by character, and lets it write some text. The
+// model is on one device, data parallel, or split over the axes of a mesh (2D): all reach the same
+// loss.
 //
 //   transformer [--split one|data|2d|all] [--steps N] [--checkpoints DIR [--resume]]
 //               [--curve FILE.svg] [--prompt TEXT --sample N] [--text FILE] …
@@ -209,7 +209,7 @@ void add_options(CLI::App& app, Arguments& args) {
   app.add_option("--curve", args.curve,
                  "write the learning curve here (SVG), of the steps before a --resume too");
   app.add_option("--losses", args.losses,
-                 "write the loss of each step here, likewise, in hexadecimal");
+                 "write each step's loss here, in hexadecimal, of the steps before a --resume too");
   app.add_option("--trace", args.trace, "write the timeline of one more step here (Perfetto)");
   app.add_option("--prompt", args.prompt, "what the sample goes on from")->capture_default_str();
   app.add_option("--sample", args.sample, "characters to write in the end")->capture_default_str();
@@ -233,7 +233,7 @@ int run(int argc, char** argv) {
   const std::vector<std::int32_t> prompt = text.encode(args.prompt);
   if (process_count() > 1 && (args.split == "one" || args.split == "all"))
     throw ValueError("transformer: --split " + args.split +
-                     " is for a process alone: of several give data or 2d");
+                     " is for one process: for several give data or 2d");
   if (args.split == "all" && !args.checkpoints.empty())
     throw ValueError("transformer: --checkpoints are of one split: give one, data or 2d");
   const State start =

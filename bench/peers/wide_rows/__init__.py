@@ -1,6 +1,6 @@
-"""The peers' side of the wide table: a file a family, in each a function a peer that gives a
-function of arrays for each row's name. bench/wide/ has the same rows, and says what their
-arguments are."""
+"""The peers' side of the wide table: one file for each family of rows, and in it, for each peer, a
+function that returns a function of arrays for each row's name. bench/wide/ has the same rows, and
+says what their arguments are."""
 
 import importlib
 
