@@ -1,5 +1,5 @@
-// The simulator's headers of cuBLASLt and NCCL against the libraries' own: every value. To hold it
-// against those: g++ -std=c++20 -fsyntax-only -isystem <toolkit>/include library_spelling_test.cpp
+// The simulator's headers of cuBLASLt and NCCL against the libraries' own: every value. To check
+// these: g++ -std=c++20 -fsyntax-only -isystem <toolkit>/include library_spelling_test.cpp
 // (that every function is declared likewise shows in the tables of cuda/ and collectives/nccl/,
 // which compile against either).
 #include <cublasLt.h>

@@ -1,5 +1,5 @@
-// The simulator's headers against the toolkit's: every value, and a call of every function. To hold
-// it against a toolkit: g++ -std=c++20 -fsyntax-only -isystem <toolkit>/include
+// The simulator's headers against the toolkit's: every value, and a call of every function. To
+// check a toolkit: g++ -std=c++20 -fsyntax-only -isystem <toolkit>/include
 // toolkit_spelling_test.cpp
 #include <cuda.h>
 #include <cuda_runtime.h>

@@ -1,6 +1,6 @@
 // gpu_or_skip [--gpus n] <program> [arguments...]: runs the program where a GPU answers, or n of
-// them, and otherwise ends with the status by which CTest knows a skipped test, saying why. With
-// GPU_ANSWERS set, that one answers is known, and opening the driver once more is saved.
+// them, and otherwise ends with the status by which CTest knows a skipped test, saying why. If
+// GPU_ANSWERS is set, a GPU is known to answer, and the driver is not opened once more to ask.
 #include <unistd.h>
 
 #include <cstdio>

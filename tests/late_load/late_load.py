@@ -1,4 +1,4 @@
-"""late_load.py PLUGIN: the same from Python."""
+"""late_load.py PLUGIN: loads and runs the plugin, as late_load.c does."""
 import ctypes
 import sys
 

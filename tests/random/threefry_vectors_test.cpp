@@ -1,5 +1,5 @@
-// Known values of threefry2x32 and of the samplers made of it, as literals: upstream's constants of
-// its original mode, and of the mode that is the default today; the bulk vector in full.
+// Known values of threefry2x32 and of the samplers made of it, as literals: JAX's in its original
+// mode, and in the mode that is its default today; the bulk vector in full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 using Words = std::vector<std::uint32_t>;
 
-// Seeds of upstream's tests: adler32 of the names bitsthreefry2x32 and so on.
+// Seeds of JAX's tests: adler32 of the names bitsthreefry2x32 and so on.
 constexpr std::int64_t kBitsSeed = 942802475, kUniformSeed = 1338574713, kRandintSeed = 1319372649,
                        kNormalSeed = 1193674498;
 

@@ -1,7 +1,6 @@
 // shmap-test: devices
 // A body runs eagerly: the values that it sees, the data that is moved, printing, host control
-// flow.
-// Rows A2 to A4. Bodies that only compute give the same under jit.
+// flow. Bodies that only compute give the same under jit.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 

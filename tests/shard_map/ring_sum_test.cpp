@@ -1,6 +1,6 @@
 // shmap-test: devices
-// A sum that travels round a ring and takes in a product at each stop: the product may be computed
-// into the sum, which no value shows.
+// A sum that travels round a ring, to which each stop adds a product: where the product is added
+// directly in the sum's memory, the values are the same.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 

@@ -15,8 +15,8 @@ inline std::int64_t device_count() {
   return n;
 }
 
-// A mesh of that size. Where it has fewer devices than there are, and there are several processes,
-// each of them drives equally many of it, if it can: a process that drives none cannot use it.
+// A mesh of that size. Of several processes each drives equally many of the mesh's devices, if
+// possible: a process that drives none of them cannot use the mesh.
 inline Mesh mesh_in_all_processes(const Shape& sizes, const Axes& names) {
   const std::vector<Device> all = devices();
   const std::int64_t n = sizes.num_elements(),

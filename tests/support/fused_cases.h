@@ -47,7 +47,7 @@ struct FusedCaseOptions {
   std::int64_t rows = 1, cols = 1;
   std::vector<DType> dtypes;  // of operands and literals; repeated ones are likelier
   int ops = 4;
-  // Sums and products of floats, whose bits depend on the order of their elements.
+  // Whether programs have sums and products of floats, whose bits depend on the order of elements.
   bool sums_of_floats = true;
 };
 FusedCase random_fused_case(std::uint64_t seed, const FusedCaseOptions& options);

@@ -15,8 +15,8 @@ void expect_near(const char* what, const Values& got, const Values& want, double
 
 // `typed` and `legacy` are one function with and without checked variance. At `at`: their values
 // and gradients are the same, eagerly and under jit, and agree with jvp and with central
-// differences along `v`. legacy_jit: that of `legacy` under jit, too. second_order: and the
-// derivative of the gradient along `v`.
+// differences along `v`. legacy_jit: checks the gradient of `legacy` under jit too. second_order:
+// also checks the derivative of the gradient along `v`.
 void check_gradient(const Loss& typed, const Loss& legacy, const Values& at, const Values& v,
                     bool legacy_jit, bool second_order);
 

@@ -1,6 +1,6 @@
 // Numbers with infinitesimals: a + b e0 + c e1 + d e0 e1 + …, where the square of each is 0. A
 // function of them carries its derivatives along, exactly and to any nesting: the coefficient of ek
-// in f(x + ek v) is the derivative of f along v. What tests hold derivatives against.
+// in f(x + ek v) is the derivative of f along v. Tests compare the library's derivatives with it.
 #pragma once
 #include <array>
 
@@ -15,7 +15,7 @@ class Jet {
   Jet(double value = 0) : coefficients_{value} {}
 
   double value() const { return coefficients_[0]; }
-  // x + e[level] v, which have that infinitesimal and those above it not.
+  // x + e[level] v, for x and v without that infinitesimal and those above it.
   static Jet along(const Jet& x, int level, const Jet& v);
   // The coefficient of e[level] and the number without it, for a number without higher
   // infinitesimals.

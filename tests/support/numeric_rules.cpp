@@ -215,8 +215,8 @@ std::string check_dtype(const RuleCase& c, DType dtype) {
 }
 
 // Derivatives taken inside of a body: `varying` says which operands vary over the axis. All devices
-// have the same values, so the cotangent of an invariant operand, which is summed over them where
-// results vary, is as many times as large as they are.
+// have the same values. Where results vary, the cotangent of an invariant operand is the sum over
+// the devices: one device's cotangent times the number of devices.
 std::string check_in_body(const RuleCase& c, const std::vector<bool>& varying, std::string which) {
   const Mesh mesh = make_mesh({2}, {"i"});
   const Arrays v = random_like(floats_of(c.at), 3);

@@ -13,7 +13,7 @@ using Arrays = std::vector<Array>;
 using ArrayFn = std::function<Arrays(const Arrays&)>;
 
 // A function at a point. Operands of dtype f64 are differentiated, others are passed on; `f` is
-// called with the former as other floats too, and keeps dtypes.
+// called with the former in other float dtypes too, and keeps dtypes.
 struct RuleCase {
   std::string name;
   ArrayFn f;

@@ -18,8 +18,8 @@ Reals total_of(const RealBlocks& blocks) {
   return total;
 }
 
-// Piece `rank` of a dim that is cut into as many as there are ranks, of one extent each or without
-// the dim.
+// Piece `rank` of a dim that is cut into one piece for each rank. Not tiled: the dim's extent is
+// the number of ranks, and a piece does not have the dim.
 Reals piece_of(const Reals& x, std::size_t dim, std::int64_t rank, std::int64_t ranks, bool tiled) {
   if (!tiled) return row_of(x, dim, rank);
   Extents start(x.shape.size()), extents = x.shape;

@@ -1,6 +1,6 @@
 // Training the model of examples/transformer: the splits' losses and gradients against each other,
-// a run that goes on from a checkpoint, bf16, and what it writes behind a cache; its text and its
-// curve.
+// a run that goes on from a checkpoint, bf16, tokens that the model generates with a cache; the
+// text that it learns, and the learning curve.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

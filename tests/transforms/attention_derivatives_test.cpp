@@ -1,6 +1,6 @@
 // shmap-test: devices
-// attention where it is one equation, under the transforms: its derivatives, theirs, vmap of all of
-// them, mapped bodies and split arrays; its text; and that memory grows with the sequence.
+// attention where it is one equation, under the transforms: its first and second derivatives, vmap
+// of them, mapped bodies and split arrays; its text; and that memory grows with the sequence.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

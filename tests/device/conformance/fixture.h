@@ -11,7 +11,7 @@
 //   // Blocking, from and to the host:
 //   static void upload(std::int32_t* x, std::int32_t v);
 //   static std::int32_t download(const std::int32_t* x);
-//   // Where a task runs when it is captured, why the tests of those that fail later are left out:
+//   // Only where tasks run when they are captured: why tests of tasks that fail later are skipped.
 //   static constexpr const char* kRunsTasksWhenCaptured;
 #pragma once
 #include <gtest/gtest.h>

@@ -1,7 +1,8 @@
 """Loops and branches: fori_loop, while_loop, scan, cond and switch.
 
-A case's name is its program's, which tests/transforms/golden_control_flow_test.cpp has in C++, up to
-a "/". Values are small integers, also as floats, so that results are exact however XLA fuses.
+A case's name is its program's, which tests/transforms/control_flow/golden_control_flow_test.cpp has
+in C++, up to a "/". Values are small integers, also as floats, so that results are exact however
+XLA fuses.
 """
 
 import jax.numpy as jnp

@@ -1,9 +1,10 @@
 """Derivatives of loops and branches: of fori_loop, while_loop, scan, cond and switch.
 
-A case's name is its program's, which tests/transforms/golden_control_flow_grad_test.cpp has in C++,
-up to a "/", with "vjp" or "jvp" before it. Inputs are the program's arguments, then a cotangent for
-each result (vjp) or a tangent for each argument (jvp); outputs are cotangents, or results and
-tangents. Values are small integers where results are exact however XLA fuses; ulp says otherwise.
+A case's name is its program's, which
+tests/transforms/control_flow/golden_control_flow_grad_test.cpp has in C++, up to a "/", with "vjp"
+or "jvp" before it. Inputs are the program's arguments, then a cotangent for each result (vjp) or a
+tangent for each argument (jvp); outputs are cotangents, or results and tangents. Values are small
+integers where results are exact however XLA fuses; ulp says otherwise.
 """
 
 import jax

@@ -1,6 +1,6 @@
 """Gradients of losses and layers: what users differentiate.
 
-A case's name is its program's, which tests/transforms/golden_losses_test.cpp has in C++.
+A case's name is its program's, which tests/transforms/autodiff/golden_losses_test.cpp has in C++.
 """
 
 import jax

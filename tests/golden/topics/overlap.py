@@ -1,7 +1,7 @@
 """Overlapped products in their plain forms, and their gradients, inside of shard_map.
 
 Inputs: a, b and the cotangent of the result; outputs: the result and both gradients. The case's
-parameters say the call, in tests/collectives/golden_overlap_test.cpp's words.
+parameters say the call, in the words of tests/overlap/golden_overlap_test.cpp.
 """
 
 import jax

@@ -1,8 +1,8 @@
 """vmap of composed functions, with axes of every kind, nested, and around and inside derivatives.
 
-A case's name is its program's, which tests/transforms/golden_vmap_test.cpp has in C++. Values are
-small integers, so that sums and products are exact in any order; those of a transcendental function
-have a tolerance.
+A case's name is its program's, which tests/transforms/vmap/golden_vmap_test.cpp has in C++. Values
+are small integers, so that sums and products are exact in any order; those of a transcendental
+function have a tolerance.
 """
 
 import jax

@@ -1,5 +1,5 @@
-// The published snippets in their spelling, compiled against the installed package, run and
-// checked.
+// Snippets of the published interface in its spelling, compiled against the installed package, run
+// and checked.
 #include <shmap/shmap.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Derivatives of loops and branches: op by op where they run at once, by the rules of scan, while
-// and cond where they are equations, which are what jit hands on.
+// Derivatives of loops and branches: op by op where they run at once, and by the rules of scan,
+// while and cond where they are equations, as under jit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

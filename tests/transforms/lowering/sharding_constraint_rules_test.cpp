@@ -1,6 +1,7 @@
 // shmap-test: devices
 // The rules of sharding_constraint by numbers: jvp against differences, the transpose against jvp,
-// vmap against a loop; eagerly and under jit. And device_put in traced functions, which is one.
+// vmap against a loop; eagerly and under jit. Also device_put in traced functions, which becomes a
+// sharding_constraint.
 #include <gtest/gtest.h>
 
 #include <cmath>
