@@ -8,9 +8,9 @@ running, and its other tests go on in a new process. Results are noted in the lo
 A test belongs to the source that it is in: of tests/ops/sort_ops_test.cpp, on eight devices of one GPU, it is
 one of sort_ops_test@cuda:0x8, the name that CTest has for the program of that source.
 
-The last line of the output counts. The exit status is 0 where all tests passed or were skipped, 1 where one
-failed or a process died, 2 where nothing failed and some were not run; 3 where the program's tests cannot be
-told.
+The last line of the output has the counts. The exit status is 0 where all tests passed or were skipped, 1 where
+one failed or a process died, 2 where nothing failed and some were not run; 3 where the program's tests cannot be
+listed.
 """
 
 import argparse
@@ -70,7 +70,7 @@ class Test:
 
 
 class NoListing(Exception):
-    """The program does not tell its tests, or tells two of one name."""
+    """The program does not list its tests, or lists two of one name."""
 
 
 def tests_of(program):
@@ -182,7 +182,7 @@ class Runner:
         signal.signal(signal.SIGTERM, self.terminate)
 
     def terminate(self, signum, frame):
-        """Nothing is left on the GPU when this is stopped from outside. The log has what came until then."""
+        """SIGTERM also ends the processes, so that nothing is left on the GPU. The log has the results so far."""
         for process in list(self.processes):
             end_group(process)
         os._exit(128 + signum)
@@ -306,16 +306,16 @@ def run_all(chosen, arguments, results, end):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=lambda name: pathlib.Path(name).absolute())
-    parser.add_argument("--check", action="store_true", help="only see that its tests have names of their own")
+    parser.add_argument("--check", action="store_true", help="only check that no two tests have one name")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("."),
                         help="folder: tests.log is continued there")
     parser.add_argument("--failed", type=pathlib.Path,
                         help="file that is continued by 'X_test@kind TEST:TEST' for what failed")
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--processes", type=int, default=10)
-    parser.add_argument("--gpus", type=int, default=1, help="how many the machine has")
+    parser.add_argument("--gpus", type=int, default=1, help="the number of GPUs of the machine")
     parser.add_argument("--patience", type=float, default=30, help="seconds of silence in which a test hangs")
-    parser.add_argument("--tests", default="", metavar="REGEX", help="of X_test@kind, or of Suite.Name")
+    parser.add_argument("--tests", default="", metavar="REGEX", help="run the tests whose X_test@kind or Suite.Name matches")
     return parser.parse_args()
 
 
