@@ -86,7 +86,7 @@ class Block {
   int current_ = 0;
   Fiber* fiber_ = nullptr;  // the running fiber
   std::vector<Thread> threads_;
-  std::vector<uint3> indices_;                  // threadIdx of each
+  std::vector<uint3> indices_;                  // threadIdx of each thread
   std::vector<int> at_warp_op_;                 // for each warp: its threads that wait for lanes
   std::vector<std::unique_ptr<Fiber>> fibers_;  // all fibers
   std::vector<Fiber*> free_;

@@ -51,7 +51,7 @@ struct GraphRun {
   std::shared_ptr<const Graph> graph;
   std::vector<int> blockers;  // unfinished predecessors of each node
   std::vector<int> ready;
-  std::vector<std::vector<int>> before;
+  std::vector<std::vector<int>> before;  // as in Exec
 };
 
 }  // namespace shmap_sim

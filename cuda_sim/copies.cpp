@@ -26,7 +26,7 @@ void run(const Copy& c) {
   }
 }
 
-// True if the kind matches the addresses, and each side is in one allocation.
+// Success if the kind matches the addresses, and each side is in one allocation.
 cudaError_t check(const Runtime& r, const Copy& c, cudaMemcpyKind kind) {
   if (c.dst == nullptr || c.src == nullptr) return cudaErrorInvalidValue;
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {

@@ -53,8 +53,8 @@ struct Sanitizer {
   ~Sanitizer() {
     if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
   }
-  // Making a fiber is slow. Each start leaves a few frames on its stack, so it is replaced from
-  // time to time.
+  // Making a fiber is slow. Each start leaves a few frames on its stack, so the fiber is
+  // replaced from time to time.
   void start(char*, std::size_t) {
     if (starts_++ % 1000 != 0) return;
     if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);

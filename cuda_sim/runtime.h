@@ -68,10 +68,10 @@ struct Runtime {
   std::unordered_map<const void*, std::shared_ptr<Graph>> graphs;
   std::unordered_map<const void*, std::shared_ptr<Exec>> execs;
   std::map<const char*, std::size_t> pinned;      // host memory whose copies need no staging
-  std::map<const char*, std::size_t> registered;  // of it, memory that the caller owns
+  std::map<const char*, std::size_t> registered;  // likewise: memory that the caller owns
   std::unordered_map<const void*, const KernelType*> kernels;
-  std::map<std::pair<int, const void*>, std::size_t>
-      most_shared;  // dynamic, that kernels asked for
+  // By device and kernel: the bytes of dynamic shared memory that cudaFuncSetAttribute allowed.
+  std::map<std::pair<int, const void*>, std::size_t> most_shared;
   std::uint64_t next_id = 1;
 
   // The scheduler.

@@ -14,7 +14,7 @@ namespace shmap_sim {
 // The environment is read at the first call of the API, and again at each reset():
 //   SHMAP_SIM_GPUS    number of GPUs; unset: there is no driver; 0: a driver without a device
 //   SHMAP_SIM_DRIVER  version of the driver, 11080 is 11.8 (default: that of the runtime)
-//   SHMAP_SIM_MEMORY  bytes of memory of each (default 4 GiB)
+//   SHMAP_SIM_MEMORY  bytes of memory of each GPU (default 4 GiB)
 //   SHMAP_SIM_SEED    of the order of all that CUDA leaves open (default 1)
 //   SHMAP_SIM_PEER    0: no GPU can reach another's memory (default 1)
 //   SHMAP_SIM_GRAPHS  one_gpu: a graph with work of several GPUs is refused when it is instantiated
@@ -73,7 +73,7 @@ std::vector<std::string> executed();     // names of the work that ran since rec
 
 struct Counts {
   std::uint64_t allocations = 0;  // live, of device memory
-  std::uint64_t bytes = 0;        // of them
+  std::uint64_t bytes = 0;        // of these allocations
   std::uint64_t pinned = 0;       // live allocations of pinned host memory
   std::uint64_t streams = 0;
   std::uint64_t events = 0;

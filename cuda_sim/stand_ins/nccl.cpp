@@ -383,7 +383,7 @@ ncclResult_t close(const char* name, ncclComm* comm) {
   if (state().live.count(comm) == 0) return mistake(std::string(name) + " of no communicator");
   state().log.push_back(std::string(name) + " " + place(comm));
   if (comm->clique->remote) {
-    // (A graph may refer to it: pending waits end, but the memory is kept.)
+    // (A graph may refer to the communicator: pending waits end, but the clique's memory is kept.)
     if (std::string_view(name) == "Abort") comm->clique->remote->abort();
   } else if (comm->clique->captured > 0)
     return mistake(std::string(name) + " of a communicator that a graph refers to");

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "/dev/shm/";
-constexpr const char* kPrefix = "shmap_sim_nccl.";  // then the pid of the id's process
+constexpr const char* kPrefix = "shmap_sim_nccl.";  // then the pid of the process that made the id
 
 bool runs(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 

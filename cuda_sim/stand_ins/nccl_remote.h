@@ -2,8 +2,8 @@
 //
 // Messages between ranks are files in shared memory, named by the communicator's id. The sender
 // writes a file under another name and renames it when it is complete; the receiver removes it. No
-// process waits with a lock, so that a dead process blocks no other; a process that waits for it
-// detects its death.
+// process waits with a lock, so that a dead process blocks no other; a process that waits for a
+// dead one detects the death.
 #pragma once
 #include <atomic>
 #include <cstddef>

@@ -12,9 +12,9 @@ class RemoteGroup {
  public:
   // For a communicator of `ranks` ranks. Calls must be in order.
   RemoteGroup(RemoteRank& remote, int ranks, std::vector<Call> calls);
-  // The number of messages that it needs from each rank.
+  // The number of messages that the group needs from each rank.
   const std::map<int, int>& awaited() const { return awaited_; }
-  // Sends its data to the other ranks.
+  // Sends this rank's data to the other ranks.
   void send();
   // Called when all messages have come: fills the results. False where a message belongs to another
   // call. If the communicator was aborted, the results stay unchanged.
