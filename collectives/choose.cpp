@@ -12,8 +12,8 @@ namespace shmap {
 namespace {
 
 std::vector<CommunicatorOption>& options() {
-  static auto* list = new std::vector<CommunicatorOption>();  // never destroyed, as the choices are
-                                                              // not
+  // Never destroyed, like the communicators.
+  static auto* list = new std::vector<CommunicatorOption>();
   return *list;
 }
 
@@ -39,8 +39,9 @@ Communicator& library_across_processes(const GroupBlocks& blocks, CollectiveKind
   std::string why_not = "this build has none";
   for (const CommunicatorOption& option : options())
     if (Communicator* found = option.find(blocks, kind, /*demanded=*/true, &why_not)) return *found;
-  throw CollectiveError(std::string(blocks.primitive.name) +
-                        ": it leaves the process, and no library carries it there: " + why_not);
+  throw CollectiveError(
+      std::string(blocks.primitive.name) +
+      ": its ranks are in several processes, and no library can carry it: " + why_not);
 }
 
 }  // namespace

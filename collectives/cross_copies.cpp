@@ -280,8 +280,7 @@ class Moves : public LocalWork {
   void permute(CrossCall& call, std::span<const int> source) {
     std::vector<Block> slots(table_.slots.size());
     Round round;
-    // The received blocks, by class and rank; each is in the first slot that needs
-    // it.
+    // The received blocks, by class and rank, each in the memory of a device that needs it.
     std::vector<std::vector<Block>> come(cross_.classes.size(), std::vector<Block>(table_.ranks));
     for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
       const Class& c = cross_.classes[i];

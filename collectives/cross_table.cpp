@@ -18,7 +18,7 @@ using CrossKey = std::vector<std::int64_t>;
 struct Holders {
   std::vector<std::set<int>> processes;
   std::vector<std::int64_t> position;
-  // For each process its first position, and the processes, by rank, of that position's clique.
+  // For each process: the processes, by rank, of the clique of its first position.
   std::map<int, std::vector<int>> clique;
 };
 
@@ -155,7 +155,7 @@ class CrossTableBuilder {
     CrossTable::Class c;
     const std::uint32_t n = table_.ranks;
     const int self = process_of(mesh_.global_position(0));
-    // Starts with the members of this process's clique if all processes would choose the same ones.
+    // The processes of this process's clique, if all processes of each clique find the same ones.
     std::set<int> all = participants(h);
     const auto team_of = [&](int process) {
       const std::vector<int>& clique = h.clique.at(process);

@@ -17,9 +17,11 @@ struct CrossTable {
   // Another process that has ranks of the same class.
   struct Peer {
     int process;
-    std::vector<std::uint32_t> held;   // the ranks of that process, ascending
-    std::vector<std::uint32_t> gives;  // ranks it gets from this process, in reduction order
-    std::vector<std::uint32_t> takes;  // ranks this process gets from it, in reduction order
+    std::vector<std::uint32_t> held;  // the ranks of that process, ascending
+    // In reduction order: the ranks whose blocks the peer gets from this process, and those whose
+    // blocks this process gets from the peer.
+    std::vector<std::uint32_t> gives;
+    std::vector<std::uint32_t> takes;
   };
   // The cliques that have equal values; one of them does the work for all.
   struct Class {
@@ -30,10 +32,12 @@ struct CrossTable {
     // that are all in one process. Where the number of all ranks and `run` are powers of two, the
     // sum of such a run is a subtree of the reduction. 1 where there are no such runs.
     std::uint32_t run = 1;
-    std::vector<int> processes;          // the processes that have ranks, ascending
-    bool even = false;                   // each process exchanges with all the others, and with no
-                                         // more
-    std::size_t own = 0;                 // the index of this process among them
+    // Ascending: where `even`, the processes of this process's clique, else all that have ranks.
+    std::vector<int> processes;
+    // Whether cliques have equal or disjoint sets of processes, so that the processes of a clique
+    // exchange blocks among themselves alone.
+    bool even = false;
+    std::size_t own = 0;                 // the index of this process in `processes`
     std::vector<Peer> peers;             // the other processes
     std::vector<std::uint32_t> targets;  // of the CliqueTable
   };

@@ -1,6 +1,6 @@
 // An exchange between processes as a task of a stream: the task starts when what it reads has been
 // computed, and ends when the parcels of the other processes have arrived. No thread waits for
-// them.
+// the parcels.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -42,8 +42,7 @@ class CrossCall {
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     // For receives of the work: returns the parcel's number among the receives.
     std::size_t receive(int peer, std::int64_t bytes);
-    // Copies between blocks of this process during the exchange. Only in a round with
-    // parcels.
+    // Copies between blocks of this process during the exchange. Only in a round with parcels.
     void copy(const Block& to, std::int64_t to_offset, const Block& from, std::int64_t from_offset,
               std::int64_t bytes);
     void work_reads(const Block& block);

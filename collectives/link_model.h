@@ -1,11 +1,11 @@
 // A model of the time that a collective takes between GPUs which can access each other's memory,
 // for the choice of the communicator.
 //
-// This project has measured none of it on GPUs. The model has a latency and a bandwidth for each
-// way, for H100 and H200 behind NVLink switches. For NCCL these are the constants of its own tuning
-// model and the bus bandwidth that nccl-tests reports; for copies and kernels they are published
-// benchmarks of peer access, rounded up. On a slower link the sizes at which the choice changes
-// would be different; the choices for very small and very large sizes would be the same.
+// This project has measured none of these times on GPUs. The model has a latency and a bandwidth
+// for each way, for H100 and H200 behind NVLink switches. For NCCL these are the constants of its
+// own tuning model and the bus bandwidth that nccl-tests reports; for copies and kernels they are
+// published benchmarks of peer access, rounded up. On a slower link the sizes at which the choice
+// changes would be different; the choices for very small and very large sizes would be the same.
 #pragma once
 #include <cstdint>
 

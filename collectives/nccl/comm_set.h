@@ -23,8 +23,8 @@ using CliqueList = std::vector<std::vector<std::uint32_t>>;
 // come. Where the job fails, communicators are aborted in every process.
 class CommSet : public RefCounted {
  public:
-  // Made at the first call for these cliques; `primitive` at `source` is the operation that needs
-  // it. Blocks while it makes the communicators, and where they span processes until the other
+  // Made at the first call for these cliques; `primitive` at `source` needs the set.
+  // Blocks while it makes the communicators, and where they span processes until the other
   // processes come. Throws CollectiveError. The caller does not hold the submit mutex.
   static Ref<CommSet> find(const detail::MeshImpl& mesh, const CliqueTable& table,
                            const Primitive& primitive, SourceLine source);

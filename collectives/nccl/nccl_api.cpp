@@ -122,7 +122,7 @@ void settle(std::span<const ncclComm_t> comms, const char* what) {
       }
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       if (most > 0 && waited.count() > most) {
-        throw CollectiveError(std::string(what) + ": NCCL has not come to an end of it in " +
+        throw CollectiveError(std::string(what) + ": NCCL has not completed it in " +
                               std::to_string(waited.count()) +
                               " s (SHMAP_COLLECTIVE_TIMEOUT_SEC). NCCL_DEBUG=INFO shows how far "
                               "each process has come");

@@ -49,9 +49,9 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr);
 // has failed, or after SHMAP_COLLECTIVE_TIMEOUT_SEC.
 void settle(std::span<const ncclComm_t> comms, const char* what);
 
-// Aborts all work of these communicators, which are gone afterwards. NCCL may need long for it, as
-// while graphs refer to them, so a thread of its own does it. No Group is open meanwhile, and after
-// the first call opening one throws the error `why`.
+// Aborts all work of these communicators, which are gone afterwards. Waits until no Group is open;
+// after the first call, opening a Group throws the error `why`. NCCL may need long for an abort, as
+// while graphs refer to the communicator, so another thread makes the aborts.
 void abort(std::vector<ncclComm_t> comms, const std::string& why) noexcept;
 
 // The NCCL calls in its scope form one group. end() throws the group's error; a scope that an

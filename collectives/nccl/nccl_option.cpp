@@ -62,7 +62,7 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
                                 std::string* why_not) {
   static auto& communicator = *new NcclCommunicator;
   if (g.mesh.backend().kind() != DeviceKind::cuda) {
-    if (demanded) *why_not = "its devices are no GPUs";
+    if (demanded) *why_not = "its devices are not GPUs";
     return nullptr;
   }
   if (g.cliques.cross != nullptr) {
@@ -72,7 +72,8 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
   // Ranks of a clique are here, although nothing is sent between processes (`cross` is null):
   // another clique, whose ranks have the same values, is here as a whole.
   if (!cliques.whole) {
-    if (demanded) *why_not = "each process has all values, though not of one clique";
+    if (demanded)
+      *why_not = "a clique has ranks in several processes, though each process has all values";
     return nullptr;
   }
   // Virtual devices of one GPU send nothing: their tables share blocks.
@@ -83,7 +84,7 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
   if (find(why_not) == nullptr) return nullptr;
   if (!cliques.distinct && !gpus_may_be_shared(why_not)) {
     *why_not = "several of its devices are on one GPU: " + *why_not +
-               ". Leave the choice to it, or set SHMAP_COMMUNICATOR=in_process.";
+               ". Unset SHMAP_COMMUNICATOR, or set SHMAP_COMMUNICATOR=in_process.";
     return nullptr;
   }
   return &communicator;
@@ -96,7 +97,8 @@ std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
   if (g.mesh.backend().kind() != DeviceKind::cuda || cliques_of(g).peers) return "";
   std::string why_not;
   const bool found = find(&why_not) != nullptr;
-  return "its GPUs do not reach each other's memory, and only NCCL can lead it through the host; " +
+  return "its GPUs do not reach each other's memory, and only NCCL can move its data through the "
+         "host; " +
          (found ? std::string("unset SHMAP_COMMUNICATOR") : why_not);
 }
 

@@ -138,7 +138,7 @@ bool gpus_may_be_shared(std::string* why_not) {
   const char* set = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   const int version = api().version;
   if (version >= kSharesGpus && set != nullptr && std::string_view(set) == "1") return true;
-  *why_not = "two ranks on one GPU take NCCL " + version_text(kSharesGpus) + " or newer (this is " +
+  *why_not = "two ranks on one GPU need NCCL " + version_text(kSharesGpus) + " or newer (this is " +
              version_text(version) + ") and NCCL_MULTI_RANK_GPU_ENABLE=1";
   return false;
 }
