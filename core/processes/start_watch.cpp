@@ -208,10 +208,10 @@ void StartWatch::watch() noexcept {
       const std::string what = fmt::format(
           "{}, and has waited {:.1f} s for the other processes to start:{}\n  {}", job_.text(),
           clock.seconds(),
-          missing.empty()
-              ? "\n  no process of this node is known not to have started: one of another node has "
-                "not used a device yet, or has ended, or MPI cannot reach it"
-              : missing,
+          missing.empty() ? "\n  as far as can be seen, the processes of this node have started: "
+                            "one of another node has not used a device yet, or has ended, or MPI "
+                            "cannot reach it"
+                          : missing,
           kRule);
       if (due == WaitClock::Due::warning) {
         warn(what + " (SHMAP_COLLECTIVE_WARN_SEC)");

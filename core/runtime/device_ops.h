@@ -32,7 +32,8 @@ struct HostRead {
   std::int64_t bytes = 0;
 };
 
-// What each backend must have: at the library's start, an entry that is null is an error.
+// What each backend must have: at the library's start, an entry that is null is an error. Functions
+// with the parameter `native` (KernelCall::native) are called in tasks.
 struct RequiredDeviceOps {
   // Copies part `part` of `parts`.
   void (*copy_box)(const StridedCopy& copy, int part, int parts, void* native) = nullptr;

@@ -14,6 +14,7 @@ namespace shmap {
 class FlowTask {
  public:
   virtual ~FlowTask() = default;
+  // Called in the task; call.scratch has scratch_bytes() bytes.
   virtual void run(const KernelCall& call, const TaskProgram::Caller& caller) const = 0;
   virtual std::int64_t scratch_bytes() const = 0;
   // For a task that threads may share (branch_task_p): the best number of parts for a call.

@@ -74,7 +74,7 @@ class Segment {
     std::vector<const void*> key;
     bool with_fixed = false;             // captured with fixed memory for some inputs
     std::shared_ptr<OutputSet> outputs;  // declared before the graph, so that it outlives the graph
-    std::vector<BufferRef> slabs;        // and the labels of its tasks
+    std::vector<BufferRef> slabs;        // and a buffer that owns the labels of the tasks
     Ref<Graph> graph;
     std::vector<std::vector<ResultBlock>> results;  // by result, by position
     std::vector<bool> donated;

@@ -194,8 +194,8 @@ class LeaderLaunch {
     return leaders;
   }
 
-  // The same as bind_blocks, for several leaders. Returns false, and binds nothing, if a task on
-  // one of the buffers may be pending.
+  // Sets the addresses for several leaders, as bind_blocks does for one. Returns false if a task on
+  // one of the buffers may be pending; no result then has an operand's memory.
   bool bind_all(Leaders leaders, DeviceAddresses* bound) {
     if (any_reusable_)
       for (const std::uint32_t position : leaders) take_operands(position);
