@@ -21,7 +21,7 @@ bool same_type(const ShapedArray& a, const ShapedArray& b) {
   return a == b && a.weak() == b.weak();
 }
 
-// A literal of these bits, of any numeric dtype: 0 (+0.0) or 1.
+// Whether `a` is the literal `number`, 0 (+0.0) or 1, of any numeric dtype.
 bool is_literal_number(const Atom& a, int number) {
   if (!a.is_literal()) return false;
   const auto& node = static_cast<const LiteralNode&>(*node_of(a.literal()));

@@ -33,8 +33,8 @@ constexpr int kMostTimed = 64;
 // Calls with fewer rows of q are not timed, because each step of decoding has another number of
 // keys.
 constexpr std::int64_t kFewestRows = 16;
-// A plan may need this much memory, or this share of the GPU's memory if that is more; other plans
-// are not used, because the ordered backward pass keeps all scores.
+// A plan may need this much memory, or this share of the GPU's memory if that is more. Plans that
+// need more (the ordered backward pass keeps all scores) are not used.
 constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;
 constexpr std::int64_t kWorkspaceShare = 32;
 constexpr std::int64_t kAligned = 256;  // each part of a workspace begins at a multiple of it

@@ -19,7 +19,7 @@ struct GatherUnits {
   SliceStarts starts;
 };
 
-// Of all dims except the outermost.
+// Divisors for all dims except the outermost.
 template <class Index>
 struct GatherDivisors {
   FastDiv<Index> extent[kMaxRank];

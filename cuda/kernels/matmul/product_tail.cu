@@ -12,7 +12,7 @@ struct Tail {
   T* c;
   const T* bias;
   Activation function;
-  unsigned char unused[7];  // initialises all bytes of the parameter
+  unsigned char unused[7];  // so that all bytes of the parameter are initialised
 };
 
 SHMAP_FN float activated(float x, Activation function) {
