@@ -27,11 +27,12 @@ class CheckpointFile {
     std::byte* dst;
   };
   // Reads the elements of `box` of that leaf into `dst`, row-major. Reads the chunks that contain
-  // these elements, on several threads where there are many, with 1 MiB of memory per thread. Where
-  // `later` is not null, chunks that are needed as a whole are not read but appended to it, and
-  // `dst` is incomplete until read_chunks has read them; read_chunks shares the chunks of many
-  // boxes among its threads. ValueError, which names the leaf, where a chunk's checksum is wrong;
-  // `dst` may then be partly written.
+  // these elements, whole chunks on up to 4 threads where there are many; takes 1 MiB of memory for
+  // chunks needed in part, and kCheckpointPiece per thread. Where `later` is not null, chunks that
+  // are needed as a whole are not read but appended to it, and `dst` is incomplete until
+  // read_chunks has read them; read_chunks shares the chunks of many boxes among its threads.
+  // ValueError, which names the leaf, where a chunk's checksum is wrong; `dst` may then be partly
+  // written.
   void read_box(const CheckpointLeaf& leaf, std::span<const Slice> box, std::byte* dst,
                 std::vector<WholeChunk>* later = nullptr) const;
   void read_chunks(std::span<const WholeChunk> chunks) const;
