@@ -42,8 +42,8 @@ struct Capture {
 // An instantiated graph. A launch keeps the plan with which it started.
 struct Exec {
   std::shared_ptr<const Graph> graph;
-  std::vector<std::vector<int>> before;  // the successors of each node
-  std::shared_ptr<Op> last;              // of the last launch; the next launch waits for it
+  std::vector<std::vector<int>> successors;  // of each node
+  std::shared_ptr<Op> last;                  // of the last launch; the next launch waits for it
 };
 
 // One launch that has not ended.
@@ -51,7 +51,7 @@ struct GraphRun {
   std::shared_ptr<const Graph> graph;
   std::vector<int> blockers;  // unfinished predecessors of each node
   std::vector<int> ready;
-  std::vector<std::vector<int>> before;  // as in Exec
+  std::vector<std::vector<int>> successors;  // as in Exec
 };
 
 }  // namespace shmap_sim

@@ -20,11 +20,11 @@ Graph* graph_of(Runtime& r, cudaGraph_t handle) {
 }
 
 std::vector<std::vector<int>> successors(const Graph& graph) {
-  std::vector<std::vector<int>> before(graph.nodes.size());
+  std::vector<std::vector<int>> next(graph.nodes.size());
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
-    for (const int from : graph.nodes[i].after) before[from].push_back(static_cast<int>(i));
+    for (const int from : graph.nodes[i].after) next[from].push_back(static_cast<int>(i));
   }
-  return before;
+  return next;
 }
 
 std::shared_ptr<const Graph> copy(const Graph& graph) {
@@ -50,7 +50,7 @@ cudaError_t instantiate(Runtime& r, cudaGraphExec_t* handle, cudaGraph_t graph) 
   if (r.graphs_of_one_gpu && spans_gpus(*g)) return cudaErrorNotSupported;
   auto exec = std::make_shared<Exec>();
   exec->graph = copy(*g);
-  exec->before = successors(*g);
+  exec->successors = successors(*g);
   *handle = reinterpret_cast<cudaGraphExec_t>(exec.get());
   r.execs.emplace(exec.get(), std::move(exec));
   return cudaSuccess;
@@ -106,7 +106,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
     Exec& exec = *found->second;
     auto run = std::make_shared<GraphRun>();
     run->graph = exec.graph;
-    run->before = exec.before;
+    run->successors = exec.successors;
     for (std::size_t i = 0; i < exec.graph->nodes.size(); ++i) {
       run->blockers.push_back(static_cast<int>(exec.graph->nodes[i].after.size()));
       if (run->blockers.back() == 0) run->ready.push_back(static_cast<int>(i));

@@ -130,7 +130,7 @@ bool run_node(Runtime& r, Lock& lock, GraphRun& run) {
     run.ready[at] = run.ready.back();
     run.ready.pop_back();
     run_work(r, lock, *run.graph->nodes[node].work);
-    for (const int next : run.before[node]) {
+    for (const int next : run.successors[node]) {
       if (--run.blockers[next] == 0) run.ready.push_back(next);
     }
   }

@@ -1,5 +1,5 @@
-// HostLog: what the host does while a timeline is recorded: spans (tracing, planning, waiting, the
-// user's named scopes), the memory in use, and the exchanges between processes.
+// The host log: what the host does while a timeline is recorded: spans (tracing, planning, waiting,
+// the user's named scopes), the memory in use, and the exchanges between processes.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace shmap {
 // A primitive named `name` without rules for transforms.
 constexpr Primitive planned_primitive(const char* name) {
   constexpr const char* kLate =
-      "it is made when programs are planned, after all that transforms them";
+      "only optimisation passes make it, and programs are transformed before these run";
   Primitive p;
   p.name = name;
   p.jvp = Rule<JvpFn>::none(kLate);

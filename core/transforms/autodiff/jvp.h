@@ -15,7 +15,7 @@ namespace shmap {
 // `linear`.
 //
 // Attention that is written as products and a softmax is differentiated as one operation where the
-// parent traces a program (attention/traced_attention.h).
+// parent traces a program (find_attention/traced_attention.h).
 class JvpTrace final : public Trace {
  public:
   // tag: the number of the trace around a mapped body; the body may then capture values of that
