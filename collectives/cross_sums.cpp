@@ -11,6 +11,7 @@
 #include "collectives/give_blocks.h"
 #include "collectives/local_work.h"
 #include "core/base/inline_vector.h"
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 #include "core/processes/shared_heap.h"
 

@@ -11,6 +11,7 @@
 #include "core/device/host_log.h"
 #include "core/device/plan_memory.h"
 #include "core/ir/trace.h"
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 #include "core/processes/shared_heap.h"
 #include "core/runtime/captured_numbers.h"

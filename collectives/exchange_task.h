@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchange_label.h"
+#include "core/processes/process_exchange.h"
 #include "core/runtime/program_mark.h"
 
 namespace shmap {

@@ -12,6 +12,7 @@
 #include "collectives/exchange_task.h"
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
+#include "core/processes/process_exchange.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/step_label.h"
 

@@ -15,6 +15,8 @@
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/start_across.h"
 #include "core/device/runtime.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/fault_listener.h"
 #include "core/processes/processes.h"
 #include "cuda/device/wait_check.h"
 #include "cuda/driver/gpus.h"

@@ -7,6 +7,8 @@
 
 #include "collectives/cross_table.h"
 #include "collectives/exchange_task.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/process_exchange.h"
 #include "core/processes/processes.h"
 #include "cuda/backend/capture.h"
 #include "cuda/backend/stream.h"

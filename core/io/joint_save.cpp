@@ -10,6 +10,8 @@
 #include "core/array/local_devices.h"
 #include "core/base/hash_text.h"
 #include "core/ir/node.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/process_exchange.h"
 #include "core/processes/processes.h"
 
 namespace shmap::io {

@@ -1,29 +1,25 @@
-// The private types of Exchanges; only its own files include them.
+// An exchange that is under way. Private to Exchanges, whose mutex protects the object.
 #pragma once
-#include "core/processes/exchange.h"
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/processes/exchange_place.h"
+#include "core/processes/letter_queue.h"
+#include "core/processes/message_passing.h"
+#include "core/processes/process_exchange.h"
 
 namespace shmap {
 
-inline constexpr std::size_t kRemembered = 256;
-inline constexpr int kMessageTag = 1;  // of headers; large parcels are sent under a tag of their
-                                       // own
-inline constexpr int kFirstTag = 2;
-inline constexpr int kTags = 1 << 20;
-inline constexpr std::int64_t kInline = 8 << 10;  // bytes; parcels up to this size are sent with
-                                                  // their header
-inline constexpr std::size_t kTextBytes = 4000;
-inline constexpr std::size_t kMostLent = kInline / sizeof(std::int64_t);  // parcels in one message
-// Bytes that a thread copies before it looks again: from memory that is mapped here, and by a
-// system call (process_vm_readv).
-inline constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;
-inline constexpr std::int64_t kCallBytes = std::int64_t{4} << 20;
-inline constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
-
-struct Exchanges::Active {
+struct ActiveExchange {
+  using Clock = std::chrono::steady_clock;
   const ProcessExchange* exchange = nullptr;
   ExchangeEnd* end = nullptr;
-  Place place{};
-  Active* next_by_place = nullptr;
+  ExchangePlace place{};
+  ActiveExchange* next_by_place = nullptr;
   struct Source {
     int peer;
     bool heard;
@@ -37,9 +33,8 @@ struct Exchanges::Active {
   std::size_t awaited = 0;  // sources from which no message has come
   std::vector<MessagePassing::Request> sends, receives;
   std::vector<std::unique_ptr<std::byte[]>> messages;  // being sent
-  std::deque<Letter> letters;                          // waiting for room in a peer's ring
-  int lent = 0;                                        // peers that still read what this process
-                                                       // lends
+  LetterQueue letters;
+  int lent = 0;    // peers that still read what this process lends
   int copies = 0;  // not made yet: of all sources and of the exchange's own parcels, and parts of
                    // the work
   bool work_begun = false;
@@ -68,39 +63,14 @@ struct Exchanges::Active {
     asked = {};
     warned = false;
   }
-};
-
-class Exchanges::Attempt {
- private:
-  friend class Exchanges;
-  struct Way {  // to a peer, or from a peer
-    int peer;
-    std::size_t first, last;  // the way's parcels in sends or receives
-    std::int64_t bytes;
-    std::uint64_t digest;   // of the way's message
-    bool heard = false;     // of a receive: the message has come
-    bool in_ring = false;   // the message stays in its ring until the exchange's work is done
-    std::int64_t kept = 0;  // of a receive, with work: its offset in Attempt::kept
-  };
-  // Takes the message that has come for `way`: copies the parcels to the memory of the receives or,
-  // if the exchange has work, leaves them where they are. False if the message does not belong to
-  // this exchange, or does not fit. on_board: the address of the parcels, for a message of kind
-  // on_board.
-  bool take(const ProcessExchange& exchange, Way& way, const Message& message,
-            const std::byte* on_board = nullptr) noexcept;
-  // Copies the parcels of `way`, which lie in a ring or on a board, to `kept`.
-  void keep(Way& way) noexcept;
-  static std::span<const Parcel> parcels(const std::vector<Parcel>& all, const Way& way) noexcept {
-    return {all.data() + way.first, way.last - way.first};
+  // Forgets the requests that have ended.
+  void drop_ended(MessagePassing& library) {
+    for (auto* list : {&sends, &receives}) {
+      std::erase_if(*list, [&](MessagePassing::Request& request) {
+        return request == nullptr || library.test(request, nullptr);
+      });
+    }
   }
-  Header header;
-  bool on_board = false;  // all get the same parcels, which are on the board
-  std::vector<Way> to, from;
-  std::vector<const std::byte*> addresses;  // of the receives, for the work
-  std::unique_ptr<std::byte[]> kept;        // for parcels that cannot stay in their rings
-  History* history = nullptr;               // of the exchange's space; null until it is known
-  bool begun = false;                       // the messages are sent, and the exchange has not ended
-  std::size_t awaited = 0;                  // messages that have not come
 };
 
 }  // namespace shmap

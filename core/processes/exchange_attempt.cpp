@@ -1,51 +1,34 @@
 // Small exchanges with processes of the same node, performed from beginning to end by the thread
 // that reaches them: without a list of exchanges under way, another thread, or heap memory.
+#include "core/processes/exchange_attempt.h"
+
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <mutex>
 #include <utility>
 
 #include "core/base/fault.h"
-#include "core/base/hash_text.h"
 #include "core/base/spin_lock.h"
-#include "core/processes/active_exchange.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchanges.h"
 
 namespace shmap {
 
-static_assert(NodeLink::kBoardBytes >= kInline);
+namespace {
 
-std::uint64_t Exchanges::digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept {
-  return HashText()
-      .add(exchange.space)
-      .add(exchange.check)
-      .add(exchange.program)
-      .add(exchange.constants)
-      .add(exchange.equations)
-      .add(static_cast<std::uint64_t>(bytes))
-      .value();
-}
+static_assert(NodeLink::kBoardBytes >= ExchangeMessage::kInline);
+constexpr int kLooksAmongMany = 64;  // before a thread offers its core
+constexpr std::chrono::microseconds kMostYielding{100}, kMostForRoom{5};
 
-Exchanges::Header Exchanges::header_of(const ProcessExchange& exchange) {
-  Header header;
-  header.round = exchange.round;
-  header.number = exchange.number;
-  header.space = exchange.space;
-  header.check = exchange.check;
-  header.program = exchange.program;
-  header.constants = exchange.constants;
-  header.equations = exchange.equations;
-  header.label = exchange.label;
-  return header;
-}
+}  // namespace
 
 std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& exchange) const {
   if (link_ == nullptr) return nullptr;
   auto attempt = std::make_shared<Attempt>();
-  attempt->header = header_of(exchange);
+  attempt->header = Header::of(exchange);
   const auto add_ways = [&](const std::vector<Parcel>& parcels, std::vector<Attempt::Way>& ways) {
     for (std::size_t i = 0; i < parcels.size(); ++i) {
       if (ways.empty() || ways.back().peer != parcels[i].peer)
@@ -54,14 +37,15 @@ std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& ex
       ways.back().bytes += parcels[i].bytes;
     }
     return std::ranges::all_of(ways, [&](Attempt::Way& way) {
-      way.digest = digest_of(exchange, way.bytes);
-      return way.bytes <= kInline && link_->reaches(way.peer);
+      way.digest = Message::digest_of(exchange, way.bytes);
+      return way.bytes <= Message::kInline && link_->reaches(way.peer);
     });
   };
   if (!add_ways(exchange.sends, attempt->to) || !add_ways(exchange.receives, attempt->from))
     return nullptr;
   const std::vector<Attempt::Way>& to = attempt->to;
-  attempt->on_board = to.size() > 1 && to.front().bytes > static_cast<std::int64_t>(kFrontBytes) &&
+  attempt->on_board = to.size() > 1 &&
+                      to.front().bytes > static_cast<std::int64_t>(Message::kFrontBytes) &&
                       std::ranges::all_of(to, [&](const Attempt::Way& way) {
                         return std::ranges::equal(Attempt::parcels(exchange.sends, to.front()),
                                                   Attempt::parcels(exchange.sends, way),
@@ -110,7 +94,7 @@ bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   if (!has_room(attempt)) return false;
   Header& header = attempt.header;
   header.number = exchange.number;
-  const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
+  const std::span<const std::byte> head = header.as_bytes();
   std::uint32_t place = 0;
   if (attempt.on_board) {
     place = link_->next_on_board();
@@ -131,7 +115,7 @@ bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) 
     } else if (parcels.size() == 1) {
       link_->send(way.peer, head, {parcels[0].data, static_cast<std::size_t>(way.bytes)});
     } else {
-      alignas(8) std::byte body[kInline];
+      alignas(8) std::byte body[Message::kInline];
       copy_parcels(parcels, body);
       link_->send(way.peer, head, {body, static_cast<std::size_t>(way.bytes)});
     }
@@ -148,7 +132,7 @@ bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way, const M
     return false;
   const std::byte* data = on_board;
   if (data == nullptr)
-    data = way.bytes <= static_cast<std::int64_t>(kFrontBytes)
+    data = way.bytes <= static_cast<std::int64_t>(Message::kFrontBytes)
                ? header.front
                : message.bytes.data() + sizeof(Header);
   for (std::size_t i = way.first; i < way.last; ++i) {
@@ -250,18 +234,6 @@ Exchanges::Clock::time_point Exchanges::coarse_now() noexcept {
                            std::chrono::nanoseconds(now.tv_nsec));
 }
 
-// The number of looks of an attempt. Processes in step find each other's messages soon. Processes
-// out of step find by an occasional long attempt that they are in step again; such an attempt also
-// ends a rhythm in which each process sends just after the other has stopped looking.
-int Exchanges::patience() noexcept {
-  if (patience_ < kMostPatience && ++impatient_ % kTryAgain == 0) return kMostPatience;
-  return patience_;
-}
-
-void Exchanges::learn(bool ended) noexcept {
-  patience_ = ended ? kMostPatience : std::max(patience_ / 2, kLeastPatience);
-}
-
 // Lets another process run on this core, which that process may need to reach the exchange. False
 // if this thread has offered its core for long enough, or something has failed meanwhile.
 bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
@@ -313,14 +285,14 @@ bool Exchanges::make_attempt(std::unique_lock<std::mutex>& lock, const ProcessEx
     if (own.bytes != 0) std::memcpy(own.to, own.from, static_cast<std::size_t>(own.bytes));
   const Clock::time_point begun = coarse_now();
   if (crowded_) link_->set_core(sched_getcpu());
-  if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
-  remember_begun(*attempt.history, exchange, begun);
+  if (attempt.history == nullptr) attempt.history = &histories_.of(exchange.space);
+  attempt.history->remember_begun(exchange, begun);
   // If nothing else is under way, the object's own thread leaves the next messages to this thread,
   // as it does while a thread waits.
   if (active_.empty() && !looked_.load(std::memory_order_relaxed))
     looked_.store(true, std::memory_order_relaxed);
   bool goes_on = early_.empty() || take_early(exchange, attempt);
-  const int most = patience();
+  const int most = patience_.next();
   Clock::time_point until{};
   for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
     goes_on = take_at_once(exchange, attempt) && turns < most;
@@ -335,20 +307,20 @@ bool Exchanges::make_attempt(std::unique_lock<std::mutex>& lock, const ProcessEx
         goes_on = take_at_once(exchange, attempt);
       }
       if (!goes_on || attempt.awaited == 0) break;
-      if (turns == 0) until = Clock::now() + kMostYielding * most / kMostPatience;
+      if (turns == 0) until = Clock::now() + kMostYielding * most / AttemptPatience::kMost;
       goes_on = offer_core(lock, until);
       if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
-    } else if (turns >= kTurnsAtOnce) {
+    } else if (turns >= AttemptPatience::kAtOnce) {
       cpu_relax();
     }
   }
-  learn(attempt.awaited == 0);
+  patience_.learn(attempt.awaited == 0);
   if (attempt.awaited != 0 || (exchange.work != nullptr && !work_at_once(exchange, attempt))) {
     if (crowded_) link_->set_core(NodeLink::kAway);
     return false;
   }
   attempt.begun = false;
-  remember_done(*attempt.history, exchange, begun);
+  histories_.remember_done(*attempt.history, exchange, begun);
   at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   return true;
 }

@@ -5,14 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <iterator>
+#include <span>
+#include <string>
 #include <utility>
 
 #include "core/base/wait_clock.h"
 #include "core/base/warning.h"
 #include "core/processes/active_exchange.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchanges.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -20,6 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr std::size_t kTextBytes = 4000;
 constexpr auto kAnswerTime = milliseconds(500);
 
 }  // namespace
@@ -28,25 +29,17 @@ void Exchanges::send_text(int to, Kind kind, const Header& about, const std::str
   Header header = about;
   header.kind = kind;
   header.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kTextBytes));
-  const std::size_t size = sizeof header + header.text_bytes;
-  if (link_ != nullptr && link_->reaches(to)) {
-    return post(to, header, {reinterpret_cast<const std::byte*>(text.data()), header.text_bytes});
-  }
-  Outgoing out;
-  out.data = std::make_unique_for_overwrite<std::byte[]>(size);
-  std::memcpy(out.data.get(), &header, sizeof header);
-  std::memcpy(out.data.get() + sizeof header, text.data(), header.text_bytes);
-  out.request = messages_.send(out.data.get(), static_cast<std::int64_t>(size), to, kMessageTag);
-  outgoing_.push_back(std::move(out));
+  const std::span<const std::byte> body(reinterpret_cast<const std::byte*>(text.data()),
+                                        header.text_bytes);
+  if (link_ != nullptr && link_->reaches(to)) return post(to, header, body);
+  outgoing_.send(messages_, to, Message::kTag, header.as_bytes(), body);
 }
 
 bool Exchanges::flush(Clock::duration at_most) {
   const Clock::time_point until = Clock::now() + at_most;
   for (;;) {
-    std::erase_if(outgoing_, [&](Outgoing& out) {
-      return out.request == nullptr || messages_.test(out.request, nullptr);
-    });
-    post_letters(letters_);
+    outgoing_.drop_sent(messages_);
+    letters_.send(link_);
     if (outgoing_.empty() && letters_.empty()) return true;
     if (Clock::now() > until) return false;
     sched_yield();
@@ -88,7 +81,7 @@ std::string Exchanges::fault() {
 
 void Exchanges::report(const std::string& text) noexcept {
   try {
-    EndedList ended;
+    EndedExchanges ended;
     {
       std::lock_guard lock(mutex_);
       if (stopped_) return;
@@ -102,25 +95,17 @@ void Exchanges::report(const std::string& text) noexcept {
 }
 
 // Ends all exchanges, once no thread reads or writes their memory any more.
-void Exchanges::end_all(EndedList& ended) {
+void Exchanges::end_all(EndedExchanges& ended) {
   flush(milliseconds(100));
   copies_.clear();
-  std::vector<std::unique_ptr<Active>> busy;  // a thread still writes to their memory, and removes
-                                              // them itself
-  for (auto& active : active_) {
-    if (active->copying != 0) {
-      busy.push_back(std::move(active));
-      continue;
-    }
+  // To the memory of the others a thread still writes, which then ends them itself.
+  for (auto& active : active_.take_idle()) {
     for (MessagePassing::Request& request : active->receives)
       if (request != nullptr) messages_.cancel(request);
     ended.push(active->end, error_for(active->exchange->label, active->place.number));
     // Messages of this exchange that may still be in transit keep their memory.
     for (auto& message : active->messages) abandoned_.push_back(std::move(message));
   }
-  active_ = std::move(busy);
-  std::fill(std::begin(by_place_), std::end(by_place_), nullptr);
-  active_count_.store(static_cast<int>(active_.size()), std::memory_order_relaxed);
 }
 
 // Fails because the collective is the same on both sides, but the program around it differs.
@@ -154,15 +139,14 @@ void Exchanges::fail_of_programs(const Active& active, int from, const Header& h
 // ------------------------------------------------------------------------------------- deadlines
 
 void Exchanges::answer(int to, const Header& question) {
-  const auto known = history_.find(question.space);
+  const ExchangeHistory* const history = histories_.find(question.space);
   std::string text = "has run no collective of this mesh yet";
-  if (known != history_.end() && known->second.label.op[0] != 0) {
-    const History& history = known->second;
+  if (history != nullptr && history->has_begun()) {
     text = fmt::format(
         "has not come so far: its last collective of this mesh was number {}, {}, "
         "{:.1f} s ago",
-        history.latest, history.label.text(),
-        std::chrono::duration<double>(Clock::now() - history.when).count());
+        history->latest(), history->label().text(),
+        std::chrono::duration<double>(Clock::now() - history->when()).count());
   }
   for (const auto& active : active_) {
     if (active->place.space == question.space) continue;
@@ -269,7 +253,7 @@ std::string Exchanges::text_of_leaving(double sec) {
   }
   if (!active_.empty()) {
     text += fmt::format("\n  here collective number {} of a mesh, {}, has not ended",
-                        active_.front()->place.number, active_.front()->exchange->label.text());
+                        active_[0].place.number, active_[0].exchange->label.text());
   }
   return text;
 }
@@ -279,7 +263,7 @@ bool Exchanges::leave() noexcept {
     const Clock::time_point begun = Clock::now();
     bool warned = false;
     for (;;) {
-      EndedList ended;
+      EndedExchanges ended;
       bool all = true;
       {
         std::unique_lock lock(mutex_);

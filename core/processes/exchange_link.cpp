@@ -8,9 +8,20 @@
 #include <utility>
 
 #include "core/processes/active_exchange.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/shared_heap.h"
 
 namespace shmap {
+namespace {
+
+// The most parcels whose places fit in a message.
+constexpr std::size_t kMostLent = ExchangeMessage::kInline / sizeof(std::int64_t);
+// Bytes that a thread copies before it looks again: from memory that is mapped here, and by a
+// system call (process_vm_readv).
+constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;
+constexpr std::int64_t kCallBytes = std::int64_t{4} << 20;
+
+}  // namespace
 
 Exchanges::Lends Exchanges::lends(int peer, std::span<const Parcel> parcels) const {
   if (parcels.size() > kMostLent) return Lends::nothing;
@@ -28,22 +39,10 @@ bool Exchanges::read_in_place(std::span<const int> processes) const noexcept {
 }
 
 void Exchanges::post(int to, const Header& header, std::span<const std::byte> body) {
-  const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
+  const std::span<const std::byte> head = header.as_bytes();
   // Messages to one process keep their order: the last one says that this process leaves.
-  const bool before =
-      std::ranges::any_of(letters_, [&](const Letter& letter) { return letter.to == to; });
-  if (!before && link_->send(to, head, body)) return;
-  Letter& letter = letters_.emplace_back(Letter{to, {head.begin(), head.end()}});
-  letter.bytes.insert(letter.bytes.end(), body.begin(), body.end());
-}
-
-bool Exchanges::post_letters(std::deque<Letter>& letters) {
-  bool any = false;
-  while (!letters.empty() && link_->send(letters.front().to, letters.front().bytes, {})) {
-    letters.pop_front();
-    any = true;
-  }
-  return any;
+  if (!letters_.has_for(to) && link_->send(to, head, body)) return;
+  letters_.push(to, head, body);
 }
 
 bool Exchanges::take_from_link() {
@@ -80,6 +79,18 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
       copies_.push_back(
           {&active, from, to + at, theirs + at, std::min(most, parcel.bytes - at), by_address});
       ++source.copies;
+      ++active.copies;
+    }
+  }
+}
+
+// Lists the copies that this process makes itself. They come first, because they wait for no other
+// process.
+void Exchanges::list_copies(Active& active) {
+  for (const OwnCopy& own : active.exchange->copies) {
+    for (std::int64_t at = 0; at < own.bytes; at += kCopyBytes) {
+      copies_.push_back(
+          {&active, kOwn, own.to + at, own.from + at, std::min(kCopyBytes, own.bytes - at), false});
       ++active.copies;
     }
   }
@@ -132,7 +143,7 @@ int Exchanges::failed_lender(const Copy& copy) const noexcept {
   return kNobody;
 }
 
-bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) {
+bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedExchanges& ended) {
   bool any = false;
   while (!copies_.empty() && fault_.empty()) {
     const Copy copy = copies_.front();

@@ -1,12 +1,14 @@
 // The list of the collectives that Exchanges ran last, to explain why a job ended.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <vector>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
 
 #include "core/base/warning.h"
 #include "core/processes/active_exchange.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchanges.h"
 
 namespace shmap {
 namespace {
@@ -28,15 +30,9 @@ std::string Exchanges::record() const {
     for (const Active::Source& source : active->sources)
       if (!source.heard) text += ", waits for " + peers_.text(source.peer);
   }
-  std::vector<const History::Done*> done;
-  for (const auto& [space, history] : history_)
-    for (const History::Done& d : history.done) done.push_back(&d);
-  const auto last = done.begin() + static_cast<std::ptrdiff_t>(std::min(kWritten, done.size()));
-  std::partial_sort(done.begin(), last, done.end(),
-                    [](const auto* a, const auto* b) { return a->order > b->order; });
-  for (auto it = done.begin(); it != last; ++it) {
-    text += fmt::format("\n  ended, begun {:.3f} s ago: number {}, {}", ago((*it)->begun),
-                        (*it)->number, (*it)->label.text());
+  for (const ExchangeHistory::Done* done : histories_.last(kWritten)) {
+    text += fmt::format("\n  ended, begun {:.3f} s ago: number {}, {}", ago(done->begun),
+                        done->number, done->label.text());
   }
   if (text.empty()) text = "\n  none";
   return fmt::format("process {}: the collectives between processes that it ran last:{}",

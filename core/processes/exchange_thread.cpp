@@ -6,8 +6,7 @@
 
 #include <utility>
 
-#include "core/processes/active_exchange.h"
-#include "core/processes/exchange.h"
+#include "core/processes/exchanges.h"
 #include "core/processes/start_watch.h"
 
 namespace shmap {
@@ -53,12 +52,12 @@ void Exchanges::looking(detail::Looking change) noexcept {
       want_bell_again();
       break;
     case Looking::hands_over:
-      if (active_count_.load(std::memory_order_relaxed) == 0) return;
+      if (active_.count(std::memory_order_relaxed) == 0) return;
       if (lookers_.load(std::memory_order_seq_cst) != 0) return;
       break;
   }
   looked_.store(false, std::memory_order_seq_cst);
-  if (active_count_.load(std::memory_order_relaxed) == 0) return;
+  if (active_.count(std::memory_order_relaxed) == 0) return;
   hand_overs_.fetch_add(1, std::memory_order_relaxed);
   wake_thread(Rest::nap);
 }
@@ -112,7 +111,7 @@ bool Exchanges::rest(Rest how) noexcept {
     // nap.
     goes = goes && (lookers_.load(std::memory_order_seq_cst) != 0 ||
                     looked_.load(std::memory_order_seq_cst) ||
-                    active_count_.load(std::memory_order_seq_cst) == 0);
+                    active_.count(std::memory_order_seq_cst) == 0);
   } else if (link_ != nullptr) {
     // Either a sender sees that the bell is wanted, or this thread sees the message. If another
     // thread has begun to look meanwhile, the bell is not wanted: the sleep has a time limit.
@@ -120,14 +119,15 @@ bool Exchanges::rest(Rest how) noexcept {
     goes = goes && !link_->any();
     if (lookers_.load(std::memory_order_seq_cst) != 0) link_->want_bell(false);
   }
-  if (how == Rest::sleep && needs_looks_.load() && active_count_.load() != 0) goes = false;
+  if (how == Rest::sleep && needs_looks_.load() && active_.count(std::memory_order_seq_cst) != 0)
+    goes = false;
   bool died = false;
   if (goes) {
     died = peers_.wait(wake_, link_ != nullptr ? link_->bell() : -1, at_most_us);
     std::uint64_t count = 0;
     [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
   }
-  if (how == Rest::long_nap && active_count_.load(std::memory_order_seq_cst) != 0 &&
+  if (how == Rest::long_nap && active_.count(std::memory_order_seq_cst) != 0 &&
       lookers_.load(std::memory_order_seq_cst) == 0)
     short_naps_.store(kShortNaps, std::memory_order_relaxed);
   // A bell that has not rung stays wanted for the next sleep, because to request it again takes
@@ -158,7 +158,7 @@ void Exchanges::thread_main() noexcept {
   Clock::time_point looked = Clock::now(), moved = looked;
   bool died = false;
   while (!stop_.load()) {
-    EndedList ended;
+    EndedExchanges ended;
     bool any = false;
     bool idle = false;
     std::string fault;
@@ -216,8 +216,7 @@ void Exchanges::stop() noexcept {
   {
     std::lock_guard lock(mutex_);
     if (std::exchange(stopped_, true)) return;
-    for (Inbox& box : inbox_)
-      if (box.request != nullptr) messages_.cancel(box.request);
+    inboxes_.cancel(messages_);
   }
   stop_.store(true);
   wake_thread(Rest::nap);

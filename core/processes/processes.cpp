@@ -11,6 +11,8 @@
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/processes/end_watch.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/node_link.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
 #include "shmap/error.h"
@@ -53,6 +55,10 @@ NodeLink::Carries carries() {
 }
 
 }  // namespace
+
+Processes::Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
+
+Processes::~Processes() = default;
 
 Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noexcept) {
   const auto factories = built_in_message_passing();

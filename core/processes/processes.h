@@ -9,10 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "core/processes/exchange.h"
 #include "core/processes/job.h"
+#include "core/processes/message_passing.h"
+#include "core/processes/peers.h"
 
 namespace shmap {
+
+class Exchanges;
+class NodeLink;
 
 // What must be the same in all processes; each process sends it at start.
 struct StartCard {
@@ -33,6 +37,7 @@ class Processes {
   // finish: waits for all enqueued work of this process; called before this process tells the
   // others that it leaves.
   static Processes& join(const Job& job, StartCard card, void (*finish)() noexcept);
+  ~Processes();
 
   int rank() const noexcept { return messages_->rank(); }
   int size() const noexcept { return messages_->size(); }
@@ -40,7 +45,7 @@ class Processes {
   Exchanges& exchanges() noexcept { return *exchanges_; }
 
  private:
-  explicit Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
+  explicit Processes(std::unique_ptr<MessagePassing> messages);
   void agree(const StartCard& card);
   static void leave(int exit_code, void*) noexcept;
   // Finishes this process's work at the first call, and waits until all processes part. True if all

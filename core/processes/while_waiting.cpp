@@ -1,5 +1,6 @@
 #include "core/processes/while_waiting.h"
 
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 
 namespace shmap::detail {

@@ -15,7 +15,9 @@
 #include "core/ir/divergence.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
+#include "core/processes/same_value.h"
 #include "core/runtime/host_transfer.h"
 
 namespace shmap {

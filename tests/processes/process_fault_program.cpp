@@ -16,6 +16,8 @@
 #include <thread>
 
 #include "core/base/fault.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/fault_listener.h"
 #include "core/processes/processes.h"
 #include "shmap/shmap.h"
 

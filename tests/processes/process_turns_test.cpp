@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 #include "shmap/shmap.h"
 

@@ -18,6 +18,7 @@
 #include "core/cpu/executor/running.h"
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
+#include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 
 namespace shmap::cpu {

@@ -21,112 +21,30 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "core/processes/active_exchanges.h"
+#include "core/processes/attempt_patience.h"
+#include "core/processes/ended_exchanges.h"
+#include "core/processes/exchange_history.h"
+#include "core/processes/exchange_label.h"
+#include "core/processes/exchange_message.h"
+#include "core/processes/exchange_place.h"
+#include "core/processes/fault_listener.h"
+#include "core/processes/inboxes.h"
+#include "core/processes/letter_queue.h"
 #include "core/processes/message_passing.h"
 #include "core/processes/node_link.h"
+#include "core/processes/outgoing_texts.h"
 #include "core/processes/peers.h"
+#include "core/processes/process_exchange.h"
+#include "core/processes/same_value.h"
+#include "core/processes/value_reports.h"
 #include "core/processes/while_waiting.h"
 
 namespace shmap {
-
-// A description of what a process does, for the error of a process that does something else.
-struct ExchangeLabel {
-  char op[24] = {};
-  char axes[24] = {};
-  char dtype[8] = {};
-  char file[40] = {};
-  std::uint32_t line = 0;
-  std::int64_t bytes = 0;  // of a device's block
-  void set(const char* op, std::string_view axes, std::string_view dtype, const char* file,
-           std::uint32_t line, std::int64_t bytes);
-  std::string text() const;  // "psum of f32, 4096 bytes a device, over ('i',)\n  at a.cpp:12"
-};
-
-struct Parcel {
-  int peer;
-  std::byte* data;
-  std::int64_t bytes;
-};
-
-// Work that an exchange does itself on its received parcels, when all have come. A parcel is read
-// in the memory of its sender where possible, otherwise in a copy.
-class ParcelWork {
- public:
-  virtual ~ParcelWork() = default;
-  virtual int parts() const noexcept = 0;  // at least 1
-  // parcels: the address of each receive. Called by any thread, for several parts at once. An
-  // exception is a failure of the job, since the senders wait for the end of the work.
-  virtual void run(int part, const std::byte* const* parcels) const = 0;
-};
-
-// A copy between blocks of this process.
-struct OwnCopy {
-  std::byte* to;
-  const std::byte* from;
-  std::int64_t bytes;
-};
-
-// What one process sends and receives in an exchange.
-struct ProcessExchange {
-  std::uint64_t space = 0, number = 0;
-  std::uint32_t round = 0;
-  std::uint64_t check = 0;  // a hash of everything that must be the same in all processes
-  // The program that the collective belongs to: two hashes, and the number of its equations. All
-  // are 0 if there is no program.
-  std::uint64_t program = 0, constants = 0;
-  std::uint32_t equations = 0;
-  ExchangeLabel label;
-  // Ordered by peer; the parcels of one peer in the order in which they are sent, with the same
-  // sizes on both sides.
-  std::vector<Parcel> sends, receives;
-  // The work on the receives, or null. Receives of an exchange with work may have no memory of
-  // their own (data is null).
-  std::shared_ptr<const ParcelWork> work;
-  // Copies inside this process, which are made after its messages have been sent.
-  std::vector<OwnCopy> copies;
-};
-
-// Notified when an exchange has ended.
-class ExchangeEnd {
- public:
-  // Called once, on any thread, with null or a CollectiveError. The parcels' memory may be reused
-  // from then on.
-  virtual void exchanged(std::exception_ptr error) noexcept = 0;
-
- protected:
-  ~ExchangeEnd() = default;
-};
-
-// A value that has to be the same in all processes of a mesh.
-struct SameValue {
-  enum class Role : std::int32_t { program, captured, argument, put };
-  Role role;
-  std::uint64_t space = 0;  // of the mesh
-  std::uint64_t key = 0;    // of the place in the user's program; what is reported for one key is
-                            // compared in the order of the reports
-  std::uint64_t hash = 0;   // of the value
-  std::uint32_t equations = 0;  // of a program
-  std::string what;  // for the error: "captured array 0 of type f32[4] of the function at a.cpp:12"
-};
-
-// Code that waits for other processes by other means than exchanges.
-class FaultListener {
- public:
-  // Ends the waits, because the job has failed. Called once, by the thread of Exchanges, which
-  // holds no lock.
-  virtual void job_failed(const std::string& text) noexcept = 0;
-
- protected:
-  ~FaultListener() = default;
-
- private:
-  friend class Exchanges;
-  FaultListener* next_ = nullptr;
-};
 
 class Exchanges {
  public:
@@ -203,61 +121,12 @@ class Exchanges {
   using Clock = std::chrono::steady_clock;
   // A clock that may be some milliseconds late, but takes a fraction of the time of Clock::now().
   static Clock::time_point coarse_now() noexcept;
-  struct Place {
-    std::uint64_t space, number;
-    std::uint32_t round;
-    friend auto operator<=>(const Place&, const Place&) = default;
-  };
-  // on_board: the parcels are on the sender's board, and `front` begins with the number of the
-  // entry.
-  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board, value };
-  static constexpr std::size_t kFrontBytes = 32;
-  // The members up to and including `front` are the first cache line of a message in memory. Where
-  // both sides do the same, only this line is read.
-  struct Header {
-    Kind kind = Kind::exchange;
-    std::uint32_t round = 0;
-    std::uint64_t number = 0;
-    std::uint64_t digest = 0;  // of the space and of everything that must be the same on both sides
-    std::byte front[kFrontBytes] = {};  // the parcels, if they fit
-
-    std::uint64_t space = 0, check = 0, program = 0, constants = 0;
-    std::uint32_t equations = 0;
-    std::int64_t bytes = 0;        // of all parcels together
-    std::int32_t tag = 0;          // of the message with the parcels; 0: they follow this header
-    std::uint32_t text_bytes = 0;  // of the text that follows this header, for other kinds
-    // The number of parcels that the receiver reads in the sender's memory; 0: none. Their offsets
-    // in the sender's shared heap, or their addresses, follow this header. The receiver answers
-    // with a message of kind `taken` when it has read them.
-    std::uint32_t lent = 0;
-    std::uint32_t by_address = 0;
-    ExchangeLabel label;
-
-    bool in_front() const noexcept {
-      return kind == Kind::exchange && tag == 0 && lent == 0 &&
-             bytes <= static_cast<std::int64_t>(kFrontBytes);
-    }
-  };
+  using Place = ExchangePlace;
+  using Message = ExchangeMessage;
+  using Header = ExchangeMessage::Header;
+  using Kind = ExchangeMessage::Kind;
+  using Active = ActiveExchange;
   using Bytes = std::vector<std::byte>;
-  // How often an attempt looks for messages: 0.5 microseconds without pauses, and 2 with pauses.
-  static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
-  static constexpr int kLooksAmongMany = 64;  // before a thread offers its core
-  static constexpr int kTryAgain = 32;
-  static constexpr std::chrono::microseconds kMostYielding{100}, kMostForRoom{5};
-  // A header and the bytes that follow it, 8-byte aligned.
-  struct Message {
-    std::span<const std::byte> bytes;
-    const Header& header() const { return *reinterpret_cast<const Header*>(bytes.data()); }
-    const std::byte* body() const {
-      return header().in_front() ? header().front : bytes.data() + sizeof(Header);
-    }
-  };
-  // A message that waits for room in the ring of a process that the link reaches.
-  struct Letter {
-    int to;
-    Bytes bytes;
-  };
-  struct Active;
   // One thread's share of copying: of parcels that a peer lends, of the exchange's own copies (peer
   // is kOwn), or of the exchange's work (kWork).
   struct Copy {
@@ -270,44 +139,9 @@ class Exchanges {
     int part = 0;     // of the work
   };
   static constexpr int kWork = -1, kNobody = -2, kOwn = -3;
-  // The exchanges that have ended and whose ExchangeEnd is to be called once the mutex is free.
-  // Mostly one, which needs no heap memory.
-  class EndedList {
-   public:
-    void push(ExchangeEnd* end, std::exception_ptr error);
-    bool empty() const noexcept { return first_.end == nullptr; }
-    void tell() noexcept;  // calls all of them, and empties the list
-
-   private:
-    struct Ended {
-      ExchangeEnd* end = nullptr;
-      std::exception_ptr error;
-      void tell() noexcept { end->exchanged(std::move(error)); }
-    };
-    Ended first_;
-    std::vector<Ended> more_;
-  };
-  // The exchanges that ended last, to answer other processes and to distinguish a late message from
-  // a wrong one.
-  struct History {
-    struct Done {
-      std::uint64_t number;
-      std::uint32_t round;
-      ExchangeLabel label;
-      Clock::time_point begun;  // on the clock of coarse_now() where an attempt ended the exchange
-      std::uint64_t order;      // position among the exchanges that have ended
-    };
-    std::vector<Done> done;  // the last kRemembered, as a ring buffer
-    std::size_t oldest = 0;
-    std::uint64_t latest = 0;
-    ExchangeLabel label;
-    Clock::time_point when;
-  };
 
   // All of these require mutex_.
-  void begin(Active& active, EndedList& ended, Attempt* attempt);
-  static Header header_of(const ProcessExchange& exchange);
-  static std::uint64_t digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept;
+  void begin(Active& active, EndedExchanges& ended, Attempt* attempt);
   bool has_room(const Attempt& attempt) noexcept;
   bool send_at_once(const ProcessExchange& exchange, Attempt& attempt);
   bool wait_for_room(std::unique_lock<std::mutex>& lock, const Attempt& attempt);
@@ -318,12 +152,7 @@ class Exchanges {
   void leave_rings(Attempt& attempt) noexcept;
   bool make_attempt(std::unique_lock<std::mutex>& lock, const ProcessExchange& exchange,
                     Attempt& attempt);
-  int patience() noexcept;
-  void learn(bool ended) noexcept;
   bool offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until);
-  static void remember_begun(History& history, const ProcessExchange& exchange,
-                             Clock::time_point now);
-  void remember_done(History& history, const ProcessExchange& exchange, Clock::time_point begun);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   enum class Lends : std::uint8_t { nothing, offsets, addresses };
@@ -342,38 +171,20 @@ class Exchanges {
   int run_copy(const Copy& copy, std::string& thrown) const noexcept;
   int failed_lender(const Copy& copy) const noexcept;
   void post(int to, const Header& header, std::span<const std::byte> body);
-  // Posts the letters for which there is room; returns whether there were any.
-  bool post_letters(std::deque<Letter>& letters);
   void match_or_keep(int from, const Message& message);
   bool take_messages();
   bool take_from_link();
-  bool progress(EndedList& ended);
-  bool move_on(std::unique_lock<std::mutex>& lock, EndedList& ended) noexcept;
-  void conclude(Active& active, EndedList& ended);
+  bool progress(EndedExchanges& ended);
+  bool move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ended) noexcept;
+  void conclude(Active& active, EndedExchanges& ended);
   void handle(int from, const Message& message);
   // Copies what peers lend, without holding the mutex during the copy; returns whether it copied.
-  bool copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended);
+  bool copy_some(std::unique_lock<std::mutex>& lock, EndedExchanges& ended);
   void answer(int to, const Header& question);
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
   void fail(const std::string& text, bool tell);
-  void end_all(EndedList& ended);
-  // A report of a value's hash, and those with one key: how many this process has made, its own
-  // that others are still to be compared with, by their count, and those of others that came
-  // before.
-  struct Report {
-    std::uint64_t hash = 0;
-    std::uint32_t equations = 0;
-    std::string what;
-    int awaited = 0;  // reports of others
-  };
-  struct ValueReports {
-    std::uint32_t reported = 0;
-    std::map<std::uint32_t, Report> mine;
-    std::map<std::pair<std::uint32_t, int>, Report> early;  // by count and process
-  };
+  void end_all(EndedExchanges& ended);
   void take_value(int from, const Header& header, std::string what);
-  void compare(ValueReports& reports, std::uint32_t time, int from, SameValue::Role role,
-               const Report& theirs);
   void look_at_clocks();
   void look_at_peers();
   void ask_late(Active& active);
@@ -389,11 +200,6 @@ class Exchanges {
   // process waits for that thread. So naps are long, unless exchanges have gone on lately while no
   // thread looked, or were too large for an attempt.
   enum class Rest : int { none, nap, long_nap, sleep };
-
-  Active*& chain_of(const Place& place) noexcept;
-  Active* find(const Place& place) noexcept;
-  void forget_place(Active& active) noexcept;
-  const History::Done* find_done(const History& history, const Header& header) const noexcept;
 
   void thread_main() noexcept;
   bool left_to_others() noexcept;
@@ -411,40 +217,26 @@ class Exchanges {
   const double warn_sec_, timeout_sec_;
 
   std::mutex mutex_;
-  struct Inbox {
-    std::unique_ptr<std::byte[]> data;
-    MessagePassing::Request request;
-  };
-  std::vector<Inbox> inbox_;  // open receives, in the order in which they are filled
-  std::size_t next_inbox_ = 0;
-  std::vector<std::unique_ptr<Active>> active_;
-  std::vector<std::unique_ptr<Active>> spare_;    // reused with the capacity of their lists
-  Active* by_place_[64] = {};                     // linked lists, by a hash of the place
+  Inboxes inboxes_;
+  ActiveExchanges active_;
   std::map<std::pair<Place, int>, Bytes> early_;  // messages that came before this process reached
                                                   // the exchange; by sender
-  std::unordered_map<std::uint64_t, History> history_;  // by space; attempts keep pointers into it
-  std::uint64_t done_count_ = 0;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, ValueReports> values_;  // by space and key
-  struct Outgoing {
-    std::unique_ptr<std::byte[]> data;
-    MessagePassing::Request request;
-  };
-  std::deque<Letter> letters_;  // of other kinds, and answers that something was taken
+  ExchangeHistories histories_;                   // attempts keep pointers to those of spaces
+  ValueReports values_;
+  LetterQueue letters_;  // of other kinds, and answers that something was taken
   std::deque<Copy> copies_;
-  std::vector<Outgoing> outgoing_;                       // messages of other kinds
+  OutgoingTexts outgoing_;                               // messages of other kinds
   std::vector<std::unique_ptr<std::byte[]>> abandoned_;  // after a failure
   std::vector<std::int32_t> next_tag_;                   // by peer
   std::vector<char> left_;                               // by peer: the peer has said that it
                                                          // leaves
   bool any_left_ = false;
   bool leaving_ = false;
-  int patience_ = kMostPatience;     // turns of looking that an attempt makes
-  unsigned impatient_ = 0;           // number of attempts with less patience
+  AttemptPatience patience_;
   std::string fault_;                // the first failure; "" where there is none
   FaultListener* untold_ = nullptr;  // a list of the listeners that do not know the fault
   bool stopped_ = false;
 
-  std::atomic<int> active_count_{0};
   // True if progress needs a thread that looks. Otherwise the only possible progress is a message
   // through the link.
   std::atomic<bool> needs_looks_{true};
