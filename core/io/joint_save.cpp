@@ -67,20 +67,21 @@ JointSave::JointSave(const char* what, std::span<const Array> arrays, std::uint6
     : what_(what), source_(source), check_(check), self_(process_index()) {
   std::set<int> all;
   const detail::MeshImpl* spread = nullptr;  // one of their meshes
-  bool here = false;                         // an array was placed on devices of this process alone
+  bool takes_part = false;                   // an array was placed on devices of this process
   for (const Array& x : arrays) {
     const Node& node = checked_node(x, what);
     if (node.kind != NodeKind::stored || node.trace != 0) continue;
     const auto& stored = static_cast<const StoredNode&>(node);
     if (stored.mesh->fully_addressable()) {
-      here |= stored.committed;
+      takes_part |= stored.committed;
       continue;
     }
+    takes_part |= stored.mesh->local_count() != 0;
     spread = stored.mesh;
     for (const Device& d : stored.mesh->devices().values()) all.insert(d.process_index());
   }
   // The others would not know that this process takes part.
-  if (spread != nullptr && !here && !all.contains(self_)) want_local_devices(*spread, what, source);
+  if (spread != nullptr && !takes_part) refuse_mesh_of_others(*spread, what, source);
   all.insert(self_);
   processes_.assign(all.begin(), all.end());
   HashText space;

@@ -29,11 +29,21 @@ using Role = SameValue::Role;
 // one takes microseconds.
 constexpr std::int64_t kMostMarkedBytes = 64 << 10;
 
-bool is_compared(const detail::MeshImpl& mesh) {
-  if (mesh.fully_addressable() || mesh.local_count() == 0) [[likely]]
-    return false;
+// Whether this process and others have devices of the mesh.
+bool is_shared(const detail::MeshImpl& mesh) {
+  return !mesh.fully_addressable() && mesh.local_count() != 0;
+}
+
+// Whether a call of this thread is one that all processes make in the same order.
+bool is_in_order() {
   static thread_local const bool main_thread = getpid() == gettid();
   return main_thread && !capturing() && divergence() == nullptr && Processes::joined() != nullptr;
+}
+
+bool is_compared(const detail::MeshImpl& mesh) {
+  if (!is_shared(mesh)) [[likely]]
+    return false;
+  return is_in_order();
 }
 
 std::vector<int> processes_of(const detail::MeshImpl& mesh) {
@@ -105,9 +115,9 @@ void report_argument(const detail::MeshImpl& mesh, const Array& x, const std::st
 
 ProgramMark compare_program(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
                             std::span<const Array> consts, SourceLine source) {
-  if (mesh.fully_addressable() || mesh.local_count() == 0) return {};
+  if (!is_shared(mesh)) return {};
   ProgramMark mark = make_program_mark(mesh, jaxpr);
-  const bool compared = is_compared(mesh);
+  const bool compared = is_in_order();
   const bool marked = mesh.backend().host_addressable() && !capturing();
   const std::string function = compared ? " of the function under jit" + at(source) : "";
   if (compared) {
