@@ -168,7 +168,7 @@ void write_leaves(Snapshot& s, DraftFile& draft, io::ProgressCount& progress) {
       writer.write(box, src);
     };
     if (s.joint)
-      s.joint->write(s.leaves[i], progress, write);
+      s.joint->write(i, s.leaves[i], progress, write);
     else
       io::write_blocks(s.leaves[i], "save_checkpoint", progress, write);
     s.leaves[i] = Array();  // releases the array, so that another owner may use its memory in place
@@ -176,12 +176,12 @@ void write_leaves(Snapshot& s, DraftFile& draft, io::ProgressCount& progress) {
 }
 
 void write_snapshot(Snapshot& s) {
-  std::int64_t total = 0;
-  for (const Array& x : s.leaves) total += s.joint ? s.joint->bytes(x) : node_of(x)->type.nbytes();
   FileOptions options;
   options.progress = s.options.progress;
   using Make = io::CheckpointFolder::Make;
   if (!s.joint) {
+    std::int64_t total = 0;
+    for (const Array& x : s.leaves) total += node_of(x)->type.nbytes();
     io::ProgressCount progress(options, total);
     wait_for_values(s);
     Draft draft(s, Make::yes);
@@ -201,6 +201,8 @@ void write_snapshot(Snapshot& s) {
     return draft->file->name();
   };
   steps.write = [&](const std::string& name) {
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < s.leaves.size(); ++i) total += s.joint->bytes(i, s.leaves[i]);
     io::ProgressCount progress(options, total);
     if (!draft) {
       wait_for_values(s);

@@ -70,6 +70,7 @@ JointSave::JointSave(const char* what, std::span<const Array> arrays, std::uint6
   bool takes_part = false;                   // an array was placed on devices of this process
   for (const Array& x : arrays) {
     const Node& node = checked_node(x, what);
+    leader_has_whole_.push_back(std::byte{!spans_processes(node)});
     if (node.kind != NodeKind::stored || node.trace != 0) continue;
     const auto& stored = static_cast<const StoredNode&>(node);
     if (stored.mesh->fully_addressable()) {
@@ -91,15 +92,22 @@ JointSave::JointSave(const char* what, std::span<const Array> arrays, std::uint6
   number_ = take_number(space_);
 }
 
-std::int64_t JointSave::bytes(const Array& x) const {
-  const Node& node = checked_node(x, what_);
-  if (spans_processes(node)) return own_bytes(x, what_);
-  return leads() ? node.type.nbytes() : 0;
+// Whether this process writes an array of which it has all blocks. Where the leader has all blocks
+// of its own array, that one is meant; otherwise the array lies in this process alone.
+bool JointSave::writes_whole(std::size_t i) const {
+  return leads() || leader_has_whole_[i] == std::byte{0};
 }
 
-void JointSave::write(const Array& x, ProgressCount& progress, const WriteBox& box) const {
+std::int64_t JointSave::bytes(std::size_t i, const Array& x) const {
+  const Node& node = checked_node(x, what_);
+  if (spans_processes(node)) return own_bytes(x, what_);
+  return writes_whole(i) ? node.type.nbytes() : 0;
+}
+
+void JointSave::write(std::size_t i, const Array& x, ProgressCount& progress,
+                      const WriteBox& box) const {
   if (spans_processes(checked_node(x, what_))) return write_own_blocks(x, what_, progress, box);
-  if (leads()) write_blocks(x, what_, progress, box);
+  if (writes_whole(i)) write_blocks(x, what_, progress, box);
 }
 
 // Exchanges one round of messages: from the leader to the others, or from the others to the leader.
@@ -137,7 +145,12 @@ void JointSave::run(const Steps& steps, std::span<std::byte> notes) {
   std::exception_ptr error;
   Report report;
   if (leads()) error = tried(report, [&] { report.set(false, steps.begin()); });
-  exchange(0, /*to_leader=*/false, report.bytes(), {});
+  std::vector<std::byte> begun(sizeof report + leader_has_whole_.size());
+  std::memcpy(begun.data(), &report, sizeof report);
+  std::ranges::copy(leader_has_whole_, begun.begin() + sizeof report);
+  exchange(0, /*to_leader=*/false, begun, {});
+  std::memcpy(&report, begun.data(), sizeof report);
+  leader_has_whole_.assign(begun.begin() + sizeof report, begun.end());
   if (error) std::rethrow_exception(error);
   if (report.failed) throw Error(leader + " could not begin the file: " + report.text);
 

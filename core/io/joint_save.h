@@ -1,6 +1,7 @@
 // JointSave: several processes write one file together, each its own blocks.
 //
-// The first process is the leader. It makes the draft and tells the others its name. All write and
+// The first process is the leader. It makes the draft and tells the others its name, and which
+// arrays it has whole. All write and
 // sync. The others report to the leader, which renames the draft and tells the others. An error in
 // one process is thrown in all, with the name of that process, and the draft is removed. A process
 // that dies is noticed as in any collective.
@@ -28,11 +29,12 @@ class JointSave {
   static bool wanted(std::span<const Array> arrays);
 
   bool leads() const { return self_ == processes_.front(); }
-  // The bytes of `x` that this process writes: its own blocks. An array that is not spread over
-  // processes is written by the leader alone.
-  std::int64_t bytes(const Array& x) const;
+  // The bytes of array i, which is `x`, that this process writes: its own blocks. An array that
+  // each process has for itself is written by the leader alone. Only in a step `write`: before, a
+  // process does not know whether the leader has its own of an array that this process has whole.
+  std::int64_t bytes(std::size_t i, const Array& x) const;
   // Writes these bytes, by write_blocks or write_own_blocks.
-  void write(const Array& x, ProgressCount& progress, const WriteBox& box) const;
+  void write(std::size_t i, const Array& x, ProgressCount& progress, const WriteBox& box) const;
 
   struct Steps {
     std::function<std::string()> begin;  // in the leader: makes the draft and returns its name
@@ -47,6 +49,7 @@ class JointSave {
   void run(const Steps& steps, std::span<std::byte> notes);
 
  private:
+  bool writes_whole(std::size_t i) const;
   void exchange(std::uint32_t round, bool to_leader, std::span<std::byte> mine,
                 std::span<std::byte> others);
 
@@ -55,6 +58,9 @@ class JointSave {
   std::uint64_t check_, space_ = 0, number_ = 0;
   int self_ = 0;
   std::vector<int> processes_;  // ascending
+  // By array: 1 if the leader has all of its blocks. Until the leader's message has come: if this
+  // process has.
+  std::vector<std::byte> leader_has_whole_;
 };
 
 }  // namespace shmap::io

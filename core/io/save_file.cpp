@@ -15,13 +15,14 @@ namespace {
 
 void write_arrays(const FileToSave& to, OutputFile& file, std::span<const PlacedArray> arrays,
                   const JointSave* joint, ProgressCount& progress) {
-  for (const PlacedArray& placed : arrays) {
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const PlacedArray& placed = arrays[i];
     const ShapedArray type = checked_node(placed.array, to.what).type;
     const WriteBox write = [&](std::span<const Slice> box, const void* src) {
       file.write_box(placed.at, type.dims(), box, itemsize(type.dtype()), src);
     };
     if (joint != nullptr)
-      joint->write(placed.array, progress, write);
+      joint->write(i, placed.array, progress, write);
     else
       write_blocks(placed.array, to.what, progress, write);
   }
@@ -39,10 +40,6 @@ void save_file(const FileToSave& to, const std::string& head, std::span<const Pl
     const std::uint64_t check = HashText().add(to.path).add(head).value();
     joint.emplace(to.what, all, check, to.source);
   }
-  std::int64_t total = 0;
-  for (const Array& x : all)
-    total += joint ? joint->bytes(x) : checked_node(x, to.what).type.nbytes();
-
   std::optional<OutputFile> file;
   const auto begin = [&] {
     // Waits before the draft is made, so that errors of the values leave no draft.
@@ -52,6 +49,8 @@ void save_file(const FileToSave& to, const std::string& head, std::span<const Pl
     file->write(0, head.data(), static_cast<std::int64_t>(head.size()));
   };
   if (!joint) {
+    std::int64_t total = 0;
+    for (const Array& x : all) total += checked_node(x, to.what).type.nbytes();
     ProgressCount progress(options, total);
     begin();
     write_arrays(to, *file, arrays, nullptr, progress);
@@ -63,6 +62,8 @@ void save_file(const FileToSave& to, const std::string& head, std::span<const Pl
     return file->draft();
   };
   steps.write = [&](const std::string& draft) {
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) total += joint->bytes(i, all[i]);
     ProgressCount progress(options, total);
     if (!file) {
       for (const Array& x : all) x.block_until_ready(to.source);

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shmap/shmap.h"
@@ -180,6 +182,55 @@ void apart(const std::string& dir) {
       "the blocks of those that have devices");
 }
 
+// Each process has an array of its own devices alone, as the stages of a pipeline have, and one is
+// spread over all. All save them in one file; each process writes its own, and a step's number,
+// which each has for itself, is written once. A file of one process's array needs no other process.
+void stages(const std::string& dir) {
+  const Mesh all = make_mesh({static_cast<int>(devices().size())}, {"x"});
+  std::vector<Array> arrays, want;
+  std::vector<std::pair<std::string, Array>> named;
+  for (int p = 0; p < process_count(); ++p) {
+    std::vector<Device> theirs;
+    for (const Device& d : devices())
+      if (d.process_index() == p) theirs.push_back(d);
+    const auto n = static_cast<std::int64_t>(theirs.size());
+    const Mesh mesh(NdArray<Device>(theirs, Shape{n}), "x");
+    const Array whole = array<float>(numbers(kLong, static_cast<float>(p)), {kLong});
+    arrays.push_back(device_put(whole, NamedSharding(mesh, P("x"))));
+    want.push_back(device_put(whole, NamedSharding(all, P("x"))));
+    const std::string name = "stage" + std::to_string(p);
+    named.emplace_back(name, arrays.back());
+    if (p != process_index()) continue;
+    save_npy(dir + "/" + name + ".npy", arrays.back());
+    const Mesh alone(NdArray<Device>({local_devices().front()}, Shape{1}), "x");
+    expect(load_npy(dir + "/" + name + ".npy", NamedSharding(alone, P())).to_vector<float>() ==
+               whole.to_vector<float>(),
+           "a file of its own");
+  }
+  const Array step = device_put(array<float>({7}, {1}), local_devices().front());
+  arrays.push_back(step);
+  want.push_back(step);
+  named.emplace_back("step", step);
+  std::int64_t written = 0, total = 0;
+  CheckpointOptions options;
+  options.progress = [&](std::int64_t bytes, std::int64_t of) {
+    written = bytes;
+    total = of;
+  };
+  save_checkpoint(dir + "/run", arrays, options);
+  expect(written == total && total >= 4 * kLong && total <= 4 * kLong + 4, "what it has written");
+  save_safetensors(dir + "/all.safetensors", {named.begin(), named.end()});
+  const std::vector<Array> got = load_checkpoint(dir + "/run", want);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    expect(same(got[i], want[i]), "checkpoint");
+    const NamedSharding there(all, P());
+    expect(load_safetensors(dir + "/all.safetensors", {{named[i].first, there}})
+                   .at(named[i].first)
+                   .to_vector<float>() == process_allgather(want[i]).to_vector<float>(),
+           "safetensors");
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -190,6 +241,7 @@ int main(int argc, char** argv) {
     if (mode == "load") load(dir);
     if (mode == "keep") keep(dir);
     if (mode == "apart") apart(dir);
+    if (mode == "stages") stages(dir);
     if (mode == "throw" || mode == "kill") fail(dir, mode == "kill");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "uncaught: %s\n", e.what());

@@ -76,6 +76,13 @@ TEST_F(ProcessFiles, WhoHasNothingOfAnArrayDoesNotWaitToSaveIt) {
   EXPECT_EQ(o.status, 0) << o.output;
 }
 
+TEST_F(ProcessFiles, ArraysOfSingleProcessesAreWrittenByThem) {
+  for (int p : {2, 4}) {
+    const auto o = run(p, 8 / p, "stages", dir_ / std::to_string(p));
+    EXPECT_EQ(o.status, 0) << o.output;
+  }
+}
+
 TEST_F(ProcessFiles, AnErrorInOneIsNamedInAllAndTheOldOneStands) {
   const auto o = run(4, 2, "throw", dir_);
   EXPECT_EQ(o.status, 0) << o.output;
