@@ -1,0 +1,141 @@
+// Message passing between threads that each act as a process, with the order of messages that MPI
+// has.
+#pragma once
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/processes/message_passing.h"
+
+namespace shmap {
+
+// What the threads have in common.
+class ThreadMail {
+ public:
+  explicit ThreadMail(int size)
+      : size_(size), boxes_(static_cast<std::size_t>(size)), gathers_(boxes_.size()) {}
+
+ private:
+  friend class ThreadMessages;
+  struct Letter {
+    int from, tag;
+    std::vector<std::byte> bytes;
+  };
+  struct Receive {
+    std::byte* to;
+    std::int64_t room;
+    int from, tag;
+    bool ended = false;
+    MessagePassing::Arrival arrival{};
+  };
+  struct Box {
+    std::list<Letter> letters;       // for which there is no receive yet
+    std::list<Receive*> receives{};  // for which there is no letter yet
+  };
+  static bool fit(const Letter& letter, const Receive& receive) {
+    return letter.tag == receive.tag &&
+           (receive.from == MessagePassing::kAnyone || receive.from == letter.from);
+  }
+  static void deliver(const Letter& letter, Receive& receive) {
+    const std::size_t bytes = std::min(letter.bytes.size(), static_cast<std::size_t>(receive.room));
+    if (bytes != 0) std::memcpy(receive.to, letter.bytes.data(), bytes);
+    receive.arrival = {letter.from, static_cast<std::int64_t>(bytes)};
+    receive.ended = true;
+  }
+
+  const int size_;
+  std::mutex mutex_;
+  std::condition_variable gathered_;
+  std::vector<Box> boxes_;                       // by receiver
+  std::vector<std::vector<std::byte>> gathers_;  // of the current all_gather, by rank
+  int here_ = 0, gone_ = 0;
+};
+
+class ThreadMessages final : public MessagePassing {
+ public:
+  ThreadMessages(ThreadMail& mail, int rank) : mail_(mail), rank_(rank) {}
+  int rank() const noexcept override { return rank_; }
+  int size() const noexcept override { return mail_.size_; }
+  std::string version() const override { return "threads"; }
+
+  void all_gather(const void* mine, std::size_t bytes, void* all) override {
+    const auto* from = static_cast<const std::byte*>(mine);
+    std::unique_lock lock(mail_.mutex_);
+    mail_.gathered_.wait(lock, [&] { return mail_.gone_ == 0; });  // the one before is over
+    mail_.gathers_[static_cast<std::size_t>(rank_)].assign(from, from + bytes);
+    ++mail_.here_;
+    mail_.gathered_.notify_all();
+    mail_.gathered_.wait(lock, [&] { return mail_.here_ == mail_.size_; });
+    auto* to = static_cast<std::byte*>(all);
+    for (const auto& part : mail_.gathers_) to = std::copy(part.begin(), part.end(), to);
+    if (++mail_.gone_ == mail_.size_) mail_.here_ = mail_.gone_ = 0;
+    mail_.gathered_.notify_all();
+    mail_.gathered_.wait(lock, [&] { return mail_.gone_ == 0; });
+  }
+
+  Request send(const void* data, std::int64_t bytes, int to, int tag) override {
+    const auto* from = static_cast<const std::byte*>(data);
+    ThreadMail::Letter letter{rank_, tag, {from, from + bytes}};
+    const std::lock_guard lock(mail_.mutex_);
+    ThreadMail::Box& box = mail_.boxes_[static_cast<std::size_t>(to)];
+    const auto it = std::ranges::find_if(
+        box.receives, [&](const auto* receive) { return ThreadMail::fit(letter, *receive); });
+    if (it == box.receives.end()) {
+      box.letters.push_back(std::move(letter));
+    } else {
+      ThreadMail::deliver(letter, **it);
+      box.receives.erase(it);
+    }
+    return nullptr;
+  }
+
+  Request receive(void* data, std::int64_t bytes, int from, int tag) override {
+    auto receive = std::make_unique<ThreadMail::Receive>(
+        ThreadMail::Receive{static_cast<std::byte*>(data), bytes, from, tag});
+    const std::lock_guard lock(mail_.mutex_);
+    ThreadMail::Box& box = mail_.boxes_[static_cast<std::size_t>(rank_)];
+    const auto it = std::ranges::find_if(
+        box.letters, [&](const auto& letter) { return ThreadMail::fit(letter, *receive); });
+    if (it == box.letters.end()) {
+      box.receives.push_back(receive.get());
+    } else {
+      ThreadMail::deliver(*it, *receive);
+      box.letters.erase(it);
+    }
+    return receive.release();
+  }
+
+  bool test(Request& request, Arrival* arrival) override {
+    auto* receive = static_cast<ThreadMail::Receive*>(request);
+    const std::lock_guard lock(mail_.mutex_);
+    if (!receive->ended) return false;
+    if (arrival != nullptr) *arrival = receive->arrival;
+    delete receive;
+    request = nullptr;
+    return true;
+  }
+
+  void cancel(Request& request) noexcept override {
+    auto* receive = static_cast<ThreadMail::Receive*>(request);
+    const std::lock_guard lock(mail_.mutex_);
+    mail_.boxes_[static_cast<std::size_t>(rank_)].receives.remove(receive);
+    delete receive;
+    request = nullptr;
+  }
+
+  void call_at_finalize(void (*)() noexcept) override {}
+  void finalize() noexcept override {}
+
+ private:
+  ThreadMail& mail_;
+  const int rank_;
+};
+
+}  // namespace shmap
