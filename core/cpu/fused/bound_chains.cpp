@@ -5,10 +5,9 @@ namespace shmap::cpu {
 void bind_constants(FusedStepList& list) {
   for (const FusedChainOp& op : list.chain_ops) {
     const std::byte* const constants = reinterpret_cast<const std::byte*>(list.constants.data());
-    list.bound_ops.push_back({op.code, op.form,
-                              op.other.base == kFusedConstants
-                                  ? reinterpret_cast<const float*>(constants + op.other.offset)
-                                  : nullptr});
+    list.bound_ops.push_back(
+        {op.code, op.form,
+         op.other.base == kFusedConstants ? constants + op.other.offset : nullptr});
   }
   for (FusedStep& step : list.steps) {
     step.bound = step.chain_count > 0;

@@ -57,6 +57,10 @@ struct At {
   }
 };
 
+const void* after(const void* p, std::int64_t bytes) {
+  return static_cast<const std::byte*>(p) + bytes;
+}
+
 // A step with its addresses in the current block.
 struct BoundStep {
   const FusedStep* step;
@@ -91,7 +95,7 @@ struct BoundStep {
     chain = list.chain_ops.data() + step->chain_begin;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
       const FusedChainOp& link = chain[k];
-      moving[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
+      moving[k] = {link.code, link.form, at.of(link.other)};
     }
   }
   void bind_draw(const FusedStepList& list, const At& at) {
@@ -101,7 +105,7 @@ struct BoundStep {
   void advance(std::int64_t block_cols) {
     element += block_cols;
     for (std::int32_t k = 0; moving && k < step->chain_count; ++k)
-      moving[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
+      moving[k].other = after(moving[k].other, chain[k].other.col_stride * block_cols);
     a += next_a;
     b += next_b;
     c += next_c;
@@ -144,7 +148,7 @@ struct BoundStep {
     if (!moving || r == 0) return links;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
       room[k] = links[k];
-      room[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
+      room[k].other = after(room[k].other, r * chain[k].other.tile_stride);
     }
     return room;
   }

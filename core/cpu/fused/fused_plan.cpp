@@ -176,9 +176,25 @@ class Lowering {
       else
         made.step.by_row = true;
     }
-    const int result = add_op(made, used(op.dtype), op.kind);
+    const int result = made.step.kind == FusedStep::clamp && made.step.dtype == DType::f32 &&
+                               chain_kernel(DType::f32)
+                           ? add_clamp_of_chain(made)
+                           : add_op(made, used(op.dtype), op.kind);
     const bool rounds = op.dtype == DType::bf16 && half.in_f32 && half.rounds;
     lowered_.push_back(rounds ? rounded(result, made.step.code) : result);
+  }
+
+  // A clamp as the two operations of a chain that together give the same bits.
+  int add_clamp_of_chain(const LoweredOp& clamp) {
+    const auto part = [&](const Primitive& primitive, int a, int b) {
+      LoweredOp made;
+      made.step = raw_step(primitive, DType::f32, DType::f32);
+      made.step.by_row = clamp.step.by_row;
+      made.operands[0] = a, made.operands[1] = b;
+      return add_op(made, DType::f32, joint_kind(value(a).kind, value(b).kind));
+    };
+    const int raised = part(max_p, clamp.operands[0], clamp.operands[1]);
+    return part(min_p, raised, clamp.operands[2]);
   }
 
   void add_draw(const FusedProgram::Op& op) {
@@ -343,9 +359,10 @@ class Lowering {
     return address;
   }
 
-  // Consecutive f32 operations become one step if each value between them is read by the next
-  // operation only. Returns the index past the last operation of the chain that begins at i. The
-  // chain may end with a store past the caches or with the reduction of its values.
+  // Consecutive operations of one dtype become one step if the next operation reads the value
+  // between them, and no other step does. A chain keeps at most one value at a time for operations
+  // after the next one. Returns the index past the last operation of the chain that begins at i.
+  // The chain may end with a store past the caches or with the reduction of its values.
   std::size_t chain_end(std::size_t i) {
     const auto links = [&](const LoweredOp& op) {
       return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
@@ -356,39 +373,56 @@ class Lowering {
       return end;
     }
     if (!links(ops_[i])) return end;
-    for (; end < ops_.size() && end - i < kMostChainOps; ++end) {
+    int kept = -1;              // the value that is kept; -1: none
+    std::size_t kept_from = 0;  // where the chain ends if it cannot contain all uses of `kept`
+    for (int count = 1; end < ops_.size() && count < kMostChainOps; ++end, ++count) {
       const LoweredOp& op = ops_[end];
-      const int before = ops_[end - 1].result;
-      if (ops_[end - 1].step.code == ChainCode::narrow) break;
+      const int before = ops_[end - 1].result, now = static_cast<int>(end);
+      if (ends_chain(ops_[end - 1].step.code)) break;
       const bool stores =
           op.step.around && op.operands[0] == before && (list_.rows == 1 || list_.cols % 16 == 0);
       if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
-          value(before).last_use != static_cast<int>(end) ||
           (op.operands[0] != before && op.operands[1] != before))
         break;
-      if (stores) return end + 1;
+      if (value(before).last_use != now) {
+        if (kept >= 0 || stores || ++count == kMostChainOps) break;
+        kept = before;
+        kept_from = end;
+      } else if (kept >= 0 && value(kept).last_use == now) {
+        kept = -1;
+      }
+      if (stores && kept < 0) return end + 1;
+      if (stores) break;
     }
-    return end;
+    return kept >= 0 ? kept_from : end;
   }
 
   FusedStep chain_step(std::size_t begin, std::size_t end) {
     FusedStep step;
     step.kind = FusedStep::chain;
-    step.chained = chain_kernel();
+    step.chained = chain_kernel(value(ops_[begin].result).dtype);
     step.chain_begin = static_cast<std::int32_t>(list_.chain_ops.size());
-    int v = -1;  // the value that the chain passes on
+    int v = -1;     // the value that the chain passes on
+    int kept = -1;  // the value that the chain keeps
     for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
       const LoweredOp& op = ops_[i];
       step.by_row |= op.step.by_row;
       const FusedAddress first = address_of(op.operands[0], op.kind);
       if (v < 0) v = first.scalar ? op.operands[1] : op.operands[0];
-      if (i == begin) step.a = address_of(v, op.kind);
+      if (i == begin) {
+        step.a = address_of(v, op.kind);
+      } else if (value(v).last_use != static_cast<int>(i)) {
+        list_.chain_ops.push_back({ChainCode::keep, ChainForm::self, {}});
+        kept = v;
+      }
       FusedChainOp link{op.step.code, ChainForm::self, {}};
       if (op.operands[1] >= 0 && op.operands[0] != op.operands[1]) {
         const bool leads = op.operands[0] == v;
-        link.other = leads ? address_of(op.operands[1], op.kind) : first;
-        link.form = link.other.scalar ? (leads ? ChainForm::scalar : ChainForm::scalar_first)
-                                      : (leads ? ChainForm::vector : ChainForm::vector_first);
+        const bool reads_kept = op.operands[leads ? 1 : 0] == kept;
+        if (!reads_kept) link.other = leads ? address_of(op.operands[1], op.kind) : first;
+        link.form = reads_kept          ? (leads ? ChainForm::kept : ChainForm::kept_first)
+                    : link.other.scalar ? (leads ? ChainForm::scalar : ChainForm::scalar_first)
+                                        : (leads ? ChainForm::vector : ChainForm::vector_first);
       }
       list_.chain_ops.push_back(link);
       v = op.result;

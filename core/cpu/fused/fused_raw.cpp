@@ -36,19 +36,38 @@ FusedStep binary_step(BinaryFn kernel) {
   return step;
 }
 
-ChainCode chain_code(const ElementwiseRow& row) {
+// The operation of a chain of elements of `dtype` that does what a row of the table does.
+ChainCode chain_code(const ElementwiseRow& row, DType dtype) {
 #define SHMAP_BINARY(name) \
   if (row.binary() == BinaryOp::name) return ChainCode::name;
 #define SHMAP_UNARY(name) \
   if (row.unary() == UnaryOp::name) return ChainCode::name;
   if (row.form == Form::binary) {
     SHMAP_CHAIN_BINARY(SHMAP_BINARY)
+    if (dtype == DType::f32) {
+      SHMAP_CHAIN_BINARY_FLOAT(SHMAP_BINARY)
+    } else {
+      SHMAP_CHAIN_BINARY_INT(SHMAP_BINARY)
+    }
   } else if (row.form == Form::unary) {
     SHMAP_CHAIN_UNARY(SHMAP_UNARY)
+    if (dtype == DType::f32) {
+      SHMAP_CHAIN_UNARY_FLOAT(SHMAP_UNARY)
+    } else {
+      SHMAP_CHAIN_UNARY_INT(SHMAP_UNARY)
+    }
   }
 #undef SHMAP_BINARY
 #undef SHMAP_UNARY
   return ChainCode::none;
+}
+
+// The operation that ends a chain with the conversion of its values; none where there is none.
+ChainCode narrowing_code(const ElementwiseRow& row, DType operand, DType result) {
+  if (row.form != Form::convert || operand != DType::f32) return ChainCode::none;
+  return result == DType::i8   ? ChainCode::narrow_i8
+         : result == DType::u8 ? ChainCode::narrow_u8
+                               : ChainCode::none;
 }
 
 FusedStep step_of(FusedStep::Kind kind) {
@@ -87,7 +106,9 @@ FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
   if (calls_kernel && step.one == nullptr) throw_no_step(primitive, operand);
   step.dtype = result;
   step.itemsize = static_cast<std::int8_t>(itemsize(result));
-  if (operand == DType::f32 && result == DType::f32 && chain_kernel()) step.code = chain_code(row);
+  if (chain_kernel(operand)) {
+    step.code = operand == result ? chain_code(row, operand) : narrowing_code(row, operand, result);
+  }
   return step;
 }
 
@@ -95,20 +116,20 @@ static FusedStep half_step(CastFn kernel, ChainCode code, DType result) {
   FusedStep step = unary_step(kernel);
   step.dtype = result;
   step.itemsize = static_cast<std::int8_t>(itemsize(result));
-  if (chain_kernel()) step.code = code;
+  if (chain_kernel(DType::f32)) step.code = code;
   return step;
 }
 FusedStep widen_step() {
   return half_step(cast_kernel(DType::bf16, DType::f32), ChainCode::widen, DType::f32);
 }
-FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::round, DType::f32); }
+FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::to_bf16, DType::f32); }
 FusedStep round_step(ChainCode of) {
   FusedStep step = round_step();
   // These operations turn each NaN that they read into a quiet NaN; max and min return an operand
   // unchanged.
   const bool computes = of == ChainCode::add || of == ChainCode::sub || of == ChainCode::mul ||
                         of == ChainCode::div || of == ChainCode::square || of == ChainCode::sqrt;
-  if (step.code == ChainCode::round && computes) step.code = ChainCode::round_bf16;
+  if (step.code == ChainCode::to_bf16 && computes) step.code = ChainCode::quiet_to_bf16;
   return step;
 }
 FusedStep narrow_step() {

@@ -36,7 +36,7 @@ class Folding {
   bool links(int i) {
     if (i < 0) return false;
     const LoweredOp& o = op(i);
-    return o.step.code != ChainCode::none && o.step.code != ChainCode::narrow && o.fold < 0 &&
+    return o.step.code != ChainCode::none && !ends_chain(o.step.code) && o.fold < 0 &&
            o.kind == FusedKind::full && o.stage != kStagePrologue && value(o.result).result < 0;
   }
   bool is_used_once(int v) {

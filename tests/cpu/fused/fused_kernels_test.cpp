@@ -121,66 +121,171 @@ TEST(FusedKernels, LargePrograms) {
   }
 }
 
+// The operations that chains of a dtype have.
+struct OpsOfChains {
+  DType dtype;
+  std::vector<const Primitive*> binary, unary;
+};
+std::vector<OpsOfChains> ops_of_chains() {
+  const std::vector<const Primitive*> floats = {&add_p, &sub_p, &mul_p, &div_p, &max_p, &min_p};
+  const std::vector<const Primitive*> of_floats = {&neg_p,   &abs_p,  &square_p, &sqrt_p,
+                                                   &floor_p, &ceil_p, &round_p};
+  const std::vector<const Primitive*> integers = {&add_p,
+                                                  &sub_p,
+                                                  &mul_p,
+                                                  &max_p,
+                                                  &min_p,
+                                                  &bit_and_p,
+                                                  &bit_or_p,
+                                                  &bit_xor_p,
+                                                  &shift_left_p,
+                                                  &shift_right_logical_p,
+                                                  &shift_right_arithmetic_p};
+  const std::vector<const Primitive*> of_integers = {&neg_p, &abs_p, &square_p, &not__p};
+  return {{f32, floats, of_floats},
+          {bf16, floats, of_floats},
+          {i32, integers, of_integers},
+          {u32, integers, of_integers}};
+}
+
 // Every operation of a chain in every form, one after another.
+void check_chain(const OpsOfChains& ops, const Primitive& only, std::int64_t rows,
+                 std::int64_t cols, Random& random) {
+  const DType dtype = ops.dtype;
+  Case c;
+  c.program = std::make_shared<FusedProgram>(rows, cols);
+  FusedProgram& p = *c.program;
+  const Shape shape = {rows, cols};
+  using Value = std::pair<int, Array>;
+  const auto input = [&](FusedKind kind, const Shape& of) {
+    c.operands.push_back(random.values(dtype, of));
+    return Value{p.add_input(dtype, kind), c.operands.back()};
+  };
+  Value y = input(FusedKind::full, shape);
+  const Value full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
+  // If tiles have several rows, a chain with these operands is called for each row.
+  const Value column = input(FusedKind::row, {rows, 1}), row = input(FusedKind::col, {1, cols});
+  const auto apply = [&](const Primitive& primitive, const Value& a, const Value& b) {
+    const int result = p.add_map(primitive, {a.first, b.first});
+    y = {result, bind(primitive, broadcast_to(a.second, shape), broadcast_to(b.second, shape),
+                      no_params, {})};
+  };
+  const auto apply_one = [&](const Primitive& primitive) {
+    y = {p.add_map(primitive, {y.first}), bind(primitive, y.second, no_params, {})};
+  };
+  for (const Primitive* other : {&only, random.one_of(ops.binary)}) {
+    apply(*other, y, full);
+    apply(only, one, y);
+    apply(*other, y, y);
+    apply(only, full, y);
+    apply(*other, y, one);
+    apply(*other, y, row);
+    apply(only, column, y);
+    apply_one(*random.one_of(ops.unary));
+    // Values that a chain keeps: one that two later operations read, and one that is read while
+    // another one is kept.
+    const Value kept = y;
+    apply(only, y, one);
+    apply_one(*random.one_of(ops.unary));
+    apply(*other, kept, y);
+    apply(*other, y, kept);
+    const Value outer = y;
+    apply_one(*random.one_of(ops.unary));
+    const Value inner = y;
+    apply(*other, y, one);
+    apply(only, inner, y);
+    apply(*other, outer, y);
+  }
+  p.add_output(y.first, ShapedArray(shape, dtype));
+  c.results.push_back(y.second);
+  check(c);
+}
+
 TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
   Random random(7);
-  const std::vector<const Primitive*> binary = {&add_p, &sub_p, &mul_p, &div_p, &max_p, &min_p};
-  const std::vector<const Primitive*> unary = {&neg_p, &abs_p, &square_p, &sqrt_p};
-  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
-                                                                                     {1, 63},
-                                                                                     {1, 64},
-                                                                                     {1, 127},
-                                                                                     {1, 128},
-                                                                                     {1, 1025},
-                                                                                     {3, 4096},
-                                                                                     {5, 2050},
-                                                                                     {40, 100},
-                                                                                     {7, 769}}) {
-    for (std::size_t k = 0; k < 2 * binary.size(); ++k) {
-      const Primitive* const only = binary[k / 2];
-      const DType dtype = k % 2 ? bf16 : f32;
-      Case c;
-      c.program = std::make_shared<FusedProgram>(rows, cols);
-      FusedProgram& p = *c.program;
-      const Shape shape = {rows, cols};
-      const auto input = [&](FusedKind kind, const Shape& of) {
-        c.operands.push_back(random.values(dtype, of));
-        return std::pair{p.add_input(dtype, kind), c.operands.back()};
-      };
-      std::pair<int, Array> y = input(FusedKind::full, shape);
-      const auto full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
-      // If tiles have several rows, a chain with these operands is called for each row.
-      const auto column = input(FusedKind::row, {rows, 1}), row = input(FusedKind::col, {1, cols});
-      const auto apply = [&](const Primitive& primitive, std::pair<int, Array> a,
-                             std::pair<int, Array> b) {
-        y.first = p.add_map(primitive, {a.first, b.first});
-        y.second = bind(primitive, broadcast_to(a.second, shape), broadcast_to(b.second, shape),
-                        no_params, {});
-      };
-      for (const Primitive* other : {only, binary[std::size_t(random.below(6))]}) {
-        apply(*other, y, full);
-        apply(*only, one, y);
-        apply(*other, y, y);
-        apply(*only, full, y);
-        apply(*other, y, one);
-        apply(*other, y, row);
-        apply(*only, column, y);
-        const Primitive& next = *random.one_of(unary);
-        y.first = p.add_map(next, {y.first});
-        y.second = bind(next, y.second, no_params, {});
+  const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
+      {1, 1},    {1, 63},   {1, 64},   {1, 127},  {1, 128},
+      {1, 1025}, {3, 4096}, {5, 2050}, {40, 100}, {7, 769}};
+  for (const OpsOfChains& ops : ops_of_chains()) {
+    for (const Primitive* only : ops.binary) {
+      for (const auto& [rows, cols] : spaces) {
+        SCOPED_TRACE(to_string(ops.dtype) + " " + only->name);
+        check_chain(ops, *only, rows, cols, random);
+        if (HasFailure()) return;
       }
-      p.add_output(y.first, ShapedArray(shape, dtype));
-      c.results.push_back(y.second);
-      check(c);
-      if (HasFailure()) return;
     }
   }
+}
+
+// A clamp, and a conversion to integers of 8 bits, in a chain: as in a quantisation. NaNs,
+// infinities and values beyond the limits.
+TEST(FusedKernels, ChainsClampAndNarrow) {
+  Random random(9);
+  for (const DType from : {f32, bf16}) {
+    for (const DType to : {i8, u8, i16}) {
+      for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+               {1, 1}, {1, 37}, {1, 4099}, {3, 4096}, {40, 100}, {7, 769}}) {
+        SCOPED_TRACE(to_string(from) + to_string(to) + std::to_string(cols));
+        Case c;
+        c.program = std::make_shared<FusedProgram>(rows, cols);
+        FusedProgram& p = *c.program;
+        const Array odd = reshape(arange(rows * cols), {rows, cols}) % 5 == 3;
+        const Array x = astype(where(odd, NAN, random.values(f32, {rows, cols})), from);
+        const Array least = random.values(from, {rows, 1}), most = random.values(from, {1, cols});
+        c.operands = {x, least, most};
+        const int in = p.add_input(from, FusedKind::full);
+        const int low = p.add_input(from, FusedKind::row), high = p.add_input(from, FusedKind::col);
+        const float many = 96;
+        const int scale = p.add_literal(from, from == f32 ? static_cast<const void*>(&many)
+                                                          : static_cast<const void*>("\xc0\x42"));
+        const int scaled = p.add_map(mul_p, {in, scale});
+        const int clamped = p.add_map(clamp_p, {low, scaled, high});
+        const int again = p.add_map(round_p, {p.add_map(mul_p, {clamped, scale})});
+        const auto convert = std::make_shared<ConvertParams>(to);
+        p.add_output(p.add_map(convert_element_type_p, {again}, convert),
+                     ShapedArray({rows, cols}, to));
+        Array operands[] = {broadcast_to(least, x.shape()), x * many,
+                            broadcast_to(most, x.shape())};
+        const Array limited = bind(clamp_p, operands, no_params, {});
+        c.results.push_back(astype(round(limited * many), to));
+        check(c);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+std::size_t steps_of(const FusedProgram& program) {
+  return cpu::make_fused_steps(program).steps.size();
+}
+
+TEST(FusedKernels, AChainKeepsAValueThatIsReadAgain) {
+  if (!cpu::chain_kernel(u32)) GTEST_SKIP() << "this build or CPU has no kernel for chains";
+  // A generator of random numbers by Marsaglia ("Xorshift RNGs", 2003).
+  FusedProgram xorshift(1, 100000);
+  int x = xorshift.add_input(u32, FusedKind::full);
+  const std::pair<const Primitive*, std::uint32_t> shifts[] = {
+      {&shift_left_p, 13}, {&shift_right_logical_p, 17}, {&shift_left_p, 5}};
+  for (const auto& [shift, bits] : shifts) {
+    const int shifted = xorshift.add_map(*shift, {x, xorshift.add_literal(u32, &bits)});
+    x = xorshift.add_map(bit_xor_p, {x, shifted});
+  }
+  xorshift.add_output(x, ShapedArray({1, 100000}, u32));
+  EXPECT_EQ(steps_of(xorshift), 1u);
+
+  // A value that an operation reads which is not in the chain is stored, not kept.
+  FusedProgram stores(1, 1000);
+  const int y = stores.add_map(neg_p, {stores.add_input(f32, FusedKind::full)});
+  const int z = stores.add_map(sqrt_p, {y});
+  stores.add_output(stores.add_map(mul_p, {stores.add_map(exp_p, {z}), y}),
+                    ShapedArray({1, 1000}, f32));
+  EXPECT_EQ(steps_of(stores), 4u);
 }
 
 // All values of bf16, including NaNs and infinities: the rounding that knows the preceding
 // operation gives the same bits as the one that does not.
 TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
-  if (!cpu::chain_kernel()) GTEST_SKIP() << "this build or CPU has no kernel for chains";
+  if (!cpu::chain_kernel(f32)) GTEST_SKIP() << "this build or CPU has no kernel for chains";
   constexpr std::int64_t kAll = 65536;
   std::vector<std::uint16_t> x(kAll);
   std::vector<float> y(kAll);
@@ -195,11 +300,11 @@ TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
     for (const bool known : {false, true}) {
       const cpu::ChainOp ops[] = {{cpu::ChainCode::widen, cpu::ChainForm::self, nullptr},
                                   {code, form, y.data()},
-                                  {known ? cpu::ChainCode::round_bf16 : cpu::ChainCode::round,
+                                  {known ? cpu::ChainCode::quiet_to_bf16 : cpu::ChainCode::to_bf16,
                                    cpu::ChainForm::self, nullptr},
                                   {cpu::ChainCode::narrow, cpu::ChainForm::self, nullptr}};
       out[known].resize(kAll);
-      cpu::chain_kernel()(ops, 4, x.data(), out[known].data(), false, kAll);
+      cpu::chain_kernel(f32)(ops, 4, x.data(), out[known].data(), false, kAll);
     }
     for (std::size_t i = 0; i < kAll; ++i)
       ASSERT_EQ(out[1][i], out[0][i]) << i << ", operation " << static_cast<int>(code);
@@ -224,7 +329,7 @@ TEST(FusedKernels, LongChainsAreCut) {
   c.results.push_back(want);
   check(c);
   const cpu::FusedStepList list = cpu::make_fused_steps(*c.program);
-  EXPECT_EQ(list.steps.size(), cpu::chain_kernel() ? 3u : std::size_t{kLinks});
+  EXPECT_EQ(list.steps.size(), cpu::chain_kernel(f32) ? 3u : std::size_t{kLinks});
 }
 
 // The number of steps that reduce a chain's values, and of those that reduce stored values.
@@ -272,7 +377,7 @@ TEST(FusedKernels, ReductionsTakeInTheChainBeforeThem) {
         const Case c = spread(cols < 1000 ? 7 : 2, cols, dtype, special);
         check(c);
         if (HasFailure()) return;
-        if (!cpu::chain_kernel()) continue;
+        if (!cpu::chain_kernel(f32)) continue;
         // The maximum of a row has no operation before it, except the widening of bf16.
         EXPECT_EQ(reductions(*c.program), dtype == f32 ? std::pair(2, 1) : std::pair(3, 0));
       }
@@ -306,7 +411,7 @@ TEST(FusedKernels, RowsThatAreOnlyReduced) {
       c.results = {sqrt(sum(square(x), 1))};
       check(c);
       if (HasFailure()) return;
-      if (!cpu::chain_kernel()) continue;
+      if (!cpu::chain_kernel(f32)) continue;
       const cpu::FusedStepList list = cpu::make_fused_steps(p);
       EXPECT_EQ(reductions(p), std::pair(1, 0));
       EXPECT_GT(list.tile_rows, rows >= 128 ? 1 : 0);

@@ -11,6 +11,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/cast_plain.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
+//
+#include "core/cpu/kernels/elementwise/short_cast-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -32,29 +34,21 @@ T saturated(F x) {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Converts to integers of 8 and 16 bits, whose limits are exact as floats.
 template <class To>
 void convert_short(const void* in, void* out, std::int64_t n) {
   using D = hn::ScalableTag<float>;
   const D d;
-  const hn::RebindToSigned<D> whole;
   const hn::Rebind<To, D> narrow;
   constexpr std::int64_t lanes = hn::MaxLanes(D{});
-  const auto least = hn::Set(d, static_cast<float>(std::numeric_limits<To>::min()));
-  const auto most = hn::Set(d, static_cast<float>(std::numeric_limits<To>::max()));
   const float* a = static_cast<const float*>(in);
   To* o = static_cast<To*>(out);
-  const auto converted = [&](auto x) HWY_ATTR {
-    const auto number = hn::IfThenElseZero(hn::Eq(x, x), x);
-    const auto inside = hn::Min(hn::Max(number, least), most);
-    return hn::DemoteTo(narrow, hn::ConvertTo(whole, inside));
-  };
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(converted(hn::LoadU(d, a + i)), narrow, o + i);
+  for (; i + lanes <= n; i += lanes)
+    hn::StoreU(to_short<To>(d, hn::LoadU(d, a + i)), narrow, o + i);
   if (i == n) return;
   To rest[lanes];
   const auto some = hn::FirstN(d, static_cast<std::size_t>(n - i));
-  hn::StoreU(converted(hn::MaskedLoad(some, d, a + i)), narrow, rest);
+  hn::StoreU(to_short<To>(d, hn::MaskedLoad(some, d, a + i)), narrow, rest);
   std::copy_n(rest, n - i, o + i);
 }
 #endif
