@@ -12,7 +12,7 @@
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/cast_plain.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
 //
-#include "core/cpu/kernels/elementwise/short_cast-inl.h"
+#include "core/cpu/kernels/vector/short_cast-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
