@@ -1,6 +1,8 @@
 #include "core/cpu/fused/fused_plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -24,6 +26,23 @@ constexpr std::int64_t kShortRow = 48;
 // Rows longer than this are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
+
+// Whether all NaNs that the step makes of f32 values are NaNs of its operands, as they are or made
+// quiet, or the processor's default NaN.
+bool passes_nans_on(const FusedStep& step) {
+  switch (step.kind) {
+    case FusedStep::unary:
+    case FusedStep::binary:
+      return step.code != ChainCode::none;
+    case FusedStep::reduce:
+    case FusedStep::expand_row:
+    case FusedStep::expand_col:
+    case FusedStep::expand_one:
+      return true;
+    default:
+      return false;
+  }
+}
 
 class Lowering {
  public:
@@ -66,7 +85,9 @@ class Lowering {
     LoweredOp made;
     made.step = widen_step();
     made.operands[0] = v;
-    return widened_[{v, stage}] = add_op(made, DType::f32, value(v).kind, false, stage);
+    const int wide = add_op(made, DType::f32, value(v).kind, false, stage);
+    value(wide).has_half_nans = true;
+    return widened_[{v, stage}] = wide;
   }
   // The bf16 form of a value that is held as f32.
   int narrow(int v) {
@@ -78,11 +99,13 @@ class Lowering {
     made.operands[0] = v;
     return narrowed_[v] = add_op(made, DType::bf16, value(v).kind);
   }
-  int rounded(int v, ChainCode of = ChainCode::none) {
+  int rounded(int v) {
     LoweredOp made;
-    made.step = round_step(of);
+    made.step = round_step(value(v).has_half_nans ? value(v).made_by : ChainCode::none);
     made.operands[0] = v;
-    return add_op(made, DType::f32, value(v).kind);
+    const int rounded = add_op(made, DType::f32, value(v).kind);
+    value(rounded).has_half_nans = true;
+    return rounded;
   }
 
   // The lowered form of the program's value v; the form of a broadcast is that of its operand.
@@ -127,6 +150,10 @@ class Lowering {
       list_.constants.push_back(input.bits);
       if (input.dtype == DType::bf16)
         cast_kernel(DType::bf16, DType::f32)(&input.bits, &list_.constants.back(), 1);
+      value(made).has_half_nans =
+          input.dtype == DType::bf16 ||
+          (input.dtype == DType::f32 &&
+           !std::isnan(std::bit_cast<float>(static_cast<std::uint32_t>(input.bits))));
     } else {
       const std::int64_t size = itemsize(input.dtype);
       address = address_in_memory(list_, kFusedOperands + next_operand_++, input.kind, size);
@@ -180,8 +207,10 @@ class Lowering {
                                chain_kernel(DType::f32)
                            ? add_clamp_of_chain(made)
                            : add_op(made, used(op.dtype), op.kind);
+    if (op.primitive == &rsqrt_p)  // a root and a division
+      value(result).has_half_nans = value(made.operands[0]).has_half_nans;
     const bool rounds = op.dtype == DType::bf16 && half.in_f32 && half.rounds;
-    lowered_.push_back(rounds ? rounded(result, made.step.code) : result);
+    lowered_.push_back(rounds ? rounded(result) : result);
   }
 
   // A clamp as the two operations of a chain that together give the same bits.
@@ -247,6 +276,11 @@ class Lowering {
     op.kind = kind;
     op.result = new_value(dtype, kind, stage);
     value(op.result).tiled = tiled;
+    value(op.result).made_by = op.step.code;
+    value(op.result).has_half_nans =
+        passes_nans_on(op.step) && std::all_of(op.operands, op.operands + 3, [&](int v) {
+          return v < 0 || value(v).has_half_nans;
+        });
     ops_.push_back(op);
     return op.result;
   }

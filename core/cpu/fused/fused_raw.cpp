@@ -122,9 +122,8 @@ static FusedStep half_step(CastFn kernel, ChainCode code, DType result) {
 FusedStep widen_step() {
   return half_step(cast_kernel(DType::bf16, DType::f32), ChainCode::widen, DType::f32);
 }
-FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::to_bf16, DType::f32); }
 FusedStep round_step(ChainCode of) {
-  FusedStep step = round_step();
+  FusedStep step = half_step(round_to_bf16_kernel(), ChainCode::to_bf16, DType::f32);
   // These operations turn each NaN that they read into a quiet NaN; max and min return an operand
   // unchanged.
   const bool computes = of == ChainCode::add || of == ChainCode::sub || of == ChainCode::mul ||

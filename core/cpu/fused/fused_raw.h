@@ -9,8 +9,8 @@ namespace shmap::cpu {
 FusedStep raw_step(const Primitive& primitive, DType operand, DType result);
 // The steps between bf16 and f32; each may be an operation of a chain (chain.h).
 FusedStep widen_step();  // bf16 -> f32
-FusedStep round_step();  // f32 -> the nearest bf16's value, as f32
-// The rounding step after operation `of` of a chain on bf16 values.
+// f32 -> the nearest bf16's value, as f32. of: the operation of a chain that makes the f32 value,
+// where all NaNs of its operands are NaNs of bf16; otherwise `none`.
 FusedStep round_step(ChainCode of);
 FusedStep narrow_step();  // f32 that is already rounded to bf16 -> bf16
 // How a primitive treats bf16. in_f32: its kernel widens the operands, computes in f32 and rounds

@@ -311,6 +311,48 @@ TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
   }
 }
 
+// Sums of f32 that are rounded to bf16. Operands of f32 may have NaNs which, rounded as numbers,
+// would become a zero or an infinity; operands of bf16 may have NaNs that are not quiet.
+TEST(FusedKernels, NansOfAllBitsAreRoundedToNans) {
+  constexpr std::int64_t kCols = 515;
+  const std::vector<std::uint32_t> nans = {0x7fffffff, 0xffffffff, 0x7f800001, 0xff80ffff,
+                                           0x7fc00000, 0x7f810000, 0xff810000, 0x7fff0000};
+  std::vector<std::uint32_t> bits;
+  for (std::size_t i = 0; i < kCols; ++i)
+    bits.push_back(i % 3 == 1 ? nans[i / 3 % nans.size()]
+                              : std::bit_cast<std::uint32_t>(0.37f * i));
+  const Array wide =
+      bind(bitcast_convert_type_p, array<std::uint32_t>(bits, {1, kCols}), ConvertParams(f32), {});
+  // Their NaNs are at other places, since a sum of two NaNs is the first one.
+  std::vector<std::uint16_t> upper = {0x3f80};
+  for (std::size_t i = 1; i < kCols; ++i)
+    upper.push_back(static_cast<std::uint16_t>(bits[i - 1] >> 16));
+  const Array half = bind(bitcast_convert_type_p, array<std::uint16_t>(upper, {1, kCols}),
+                          ConvertParams(bf16), {});
+  const auto to_half = std::make_shared<ConvertParams>(bf16);
+  const auto to_wide = std::make_shared<ConvertParams>(f32);
+  for (const bool only_half : {false, true}) {
+    for (const Primitive* op : {&add_p, &mul_p, &max_p}) {
+      SCOPED_TRACE(std::string(op->name) + (only_half ? " of bf16" : " of f32"));
+      Case c;
+      c.program = std::make_shared<FusedProgram>(1, kCols);
+      FusedProgram& p = *c.program;
+      c.operands = {half, only_half ? half : wide};
+      const int x =
+          p.add_map(convert_element_type_p, {p.add_input(bf16, FusedKind::full)}, to_wide);
+      const int in = p.add_input(only_half ? bf16 : f32, FusedKind::full);
+      const int y = only_half ? p.add_map(convert_element_type_p, {in}, to_wide) : in;
+      const float one = 1;
+      const int z = p.add_map(*op, {p.add_map(*op, {x, p.add_literal(f32, &one)}), y});
+      p.add_output(p.add_map(convert_element_type_p, {z}, to_half), ShapedArray({1, kCols}, bf16));
+      const Array inner = bind(*op, astype(half, f32), full({1, kCols}, 1.f), no_params, {});
+      c.results = {astype(bind(*op, inner, astype(c.operands[1], f32), no_params, {}), bf16)};
+      check(c);
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST(FusedKernels, LongChainsAreCut) {
   constexpr int kLinks = 2 * cpu::kMostChainOps + 3;
   Case c;
