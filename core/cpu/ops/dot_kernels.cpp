@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "core/base/thread_kept.h"
+#include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm.h"
-#include "core/cpu/kernels/matmul/vector_product.h"
 #include "core/ops/dot_layout.h"
 #include "core/runtime/kernel.h"
 
@@ -77,37 +77,37 @@ int dot_parts(const KernelCall& call, int workers) {
   return static_cast<int>(batch) * cpu::gemm_parts(p.gemm, share);
 }
 
-// For products whose parts split the sums: the bytes of one item's partial sums.
-std::int64_t long_sums_bytes(const Product& p) {
-  return cpu::has_long_sums(p.gemm) ? (cpu::long_sums_bytes(p.gemm) + 63) / 64 * 64 : 0;
+// For products whose parts divide the sums: the bytes of one item's partial results.
+std::int64_t item_scratch(const Product& p) {
+  return cpu::sum_pieces(p.gemm) > 1 ? (cpu::partial_results_bytes(p.gemm) + 63) / 64 * 64 : 0;
 }
 
 std::int64_t dot_scratch(const KernelCall& call) {
   const Product p(call);
   if (call.parts <= p.layout.batch) return 0;
-  return p.layout.batch * long_sums_bytes(p);
+  return p.layout.batch * item_scratch(p);
 }
 
-// Computes the part's share of all blocks of sums, over all items.
-void run_long_sums(const KernelCall& call, Product& p, PackedOperands& packed) {
-  const std::int64_t blocks = cpu::sum_block_count(p.gemm.k), bytes = long_sums_bytes(p);
-  const auto [begin, end] = call.share(p.layout.batch * blocks);
+// Computes the part's share of the pieces of all items.
+void run_pieces(const KernelCall& call, Product& p, PackedOperands& packed) {
+  const std::int64_t pieces = cpu::sum_pieces(p.gemm), bytes = item_scratch(p);
+  const auto [begin, end] = call.share(p.layout.batch * pieces);
   for (std::int64_t unit = begin; unit < end;) {
-    const std::int64_t b = unit / blocks, first = unit % blocks;
-    const std::int64_t last = std::min(blocks, first + end - unit);
+    const std::int64_t b = unit / pieces, first = unit % pieces;
+    const std::int64_t last = std::min(pieces, first + end - unit);
     p.set_item(b, packed);
-    cpu::sum_blocks(p.gemm, first, last, static_cast<std::byte*>(call.scratch) + b * bytes);
+    cpu::run_sum_pieces(p.gemm, first, last, static_cast<std::byte*>(call.scratch) + b * bytes);
     unit += last - first;
   }
 }
 
 void finish_dot(const KernelCall& call) {
   Product p(call);
-  const std::int64_t bytes = long_sums_bytes(p);
+  const std::int64_t bytes = item_scratch(p);
   const std::int64_t item = p.gemm.m * p.gemm.n * itemsize(p.gemm.out);
   for (std::int64_t b = 0; b < p.layout.batch; ++b) {
     p.gemm.c = static_cast<std::byte*>(call.out[0]) + b * item;
-    cpu::finish_long_sums(p.gemm, static_cast<std::byte*>(call.scratch) + b * bytes);
+    cpu::finish_sum_pieces(p.gemm, static_cast<std::byte*>(call.scratch) + b * bytes);
   }
 }
 
@@ -117,7 +117,7 @@ void run_product(const KernelCall& call, bool accumulate) {
   const std::int64_t batch = p.layout.batch;
   if (batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
   PackedOperands& packed = kept_by_thread<PackedOperands>();
-  if (call.scratch) return run_long_sums(call, p, packed);
+  if (call.scratch) return run_pieces(call, p, packed);
   if (call.parts > batch) {
     const auto per_item = call.parts / static_cast<int>(batch);
     p.set_item(call.part / per_item, packed);

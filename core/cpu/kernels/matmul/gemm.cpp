@@ -11,6 +11,7 @@
 
 #include "core/base/float_format.h"
 #include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
 #include "core/cpu/kernels/matmul/vector_product.h"
 #include "core/device/runtime.h"
@@ -327,10 +328,8 @@ void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   }
 }
 
-// Runs a part of a product by the engine for which all parts were cut, unless it is closed.
-void run_by(GemmEngine engine, const Gemm& g) {
-  gemm_with(closed(engine) ? GemmEngine::own : engine, g);
-}
+// True if the sums are divided by divided_sums.h and not by vector_product.h.
+bool divides_sums(const Gemm& g) { return sum_pieces(g) > 1 && !has_long_sums(g); }
 
 // The begin of part `part` when a dim of `size` is cut into `parts` at multiples of `unit`.
 std::int64_t cut(std::int64_t size, int part, int parts, std::int64_t unit) {
@@ -404,9 +403,14 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
                   short_name(g.dtype) + " here");
 }
 
+void gemm_by(GemmEngine engine, const Gemm& g) {
+  gemm_with(closed(engine) ? GemmEngine::own : engine, g);
+}
+
 void gemm(const Gemm& g) {
   check_types(g);
-  run_by(gemm_engine(g), g);
+  if (divides_sums(g)) return divided_product(g);
+  gemm_by(gemm_engine(g), g);
 }
 
 void close_gemm_libraries() noexcept { libraries_closed.store(true); }
@@ -433,6 +437,7 @@ Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0
 }
 
 int gemm_parts(const Gemm& g, int workers) {
+  if (divides_sums(g)) return static_cast<int>(std::min<std::int64_t>(sum_pieces(g), workers));
   const double operations =
       2. * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
   constexpr double worth_a_part = 1e6;  // flops; some microseconds of work
@@ -466,11 +471,10 @@ void gemm_part(const Gemm& g, int part, int parts) {
   const Gemm block = gemm_block(g, cut(g.m, i, rows, row_unit), cut(g.m, i + 1, rows, row_unit),
                                 cut(g.n, j, cols, col_unit), cut(g.n, j + 1, cols, col_unit));
   if (block.m <= 0 || block.n <= 0) return;
-  // On these CPUs sizes decide between engines whose sums differ in the last bit. A part is
-  // computed by the engine of the whole product, so that values do not depend on the number of
-  // threads.
-  if (is_amd_avx2()) return run_by(gemm_engine(g), block);
-  gemm(block);
+  // On AMD's CPUs with AVX2 sizes decide between engines whose sums differ in the last bit. A part
+  // is computed by the engine of the whole product there, so that values do not depend on the
+  // number of threads.
+  gemm_by(gemm_engine(is_amd_avx2() ? g : block), block);
 }
 
 }  // namespace shmap::cpu

@@ -47,6 +47,10 @@ inline constexpr std::int64_t even_block(std::int64_t size, std::int64_t most, s
 // Multiplies every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
 
+// Computes the whole product by the engine, or by the own kernel where the engine is a library and
+// close_gemm_libraries() was called. Divides no sums.
+void gemm_by(GemmEngine engine, const Gemm& g);
+
 // The product whose C is C[m0 : m1, n0 : n1] of g.
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1);
 

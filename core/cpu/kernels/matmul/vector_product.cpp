@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/base/thread_kept.h"
+#include "core/cpu/kernels/elementwise/binary.h"
 #include "core/cpu/kernels/elementwise/cast.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
 #include "core/cpu/kernels/reduce/vector_sums.h"
@@ -111,8 +112,6 @@ void write_results(const Gemm& g, const Sides& s, std::int64_t begin, void* sums
                s.result_stride, n, g.accumulate);
 }
 
-DType computed_type(const Gemm& g) { return g.dtype == f64 ? f64 : f32; }
-
 // Writes to `out`, which has room for kResultRoom sums, the partial sums of results [begin, begin +
 // n) over block b of the summed dim. The lines of the matrix lie along that dim.
 void sum_block(const Gemm& g, const Sides& s, std::int64_t b, std::int64_t begin, std::int64_t n,
@@ -122,32 +121,15 @@ void sum_block(const Gemm& g, const Sides& s, std::int64_t b, std::int64_t begin
   block.matrix = static_cast<const std::byte*>(s.matrix) + first * size;
   block.vector = static_cast<const std::byte*>(s.vector) + first * s.stride * size;
   const std::int64_t k = std::min(kSumBlock, g.k - first);
-  const VectorProduct p = {block.matrix, s.ld, k, contiguous(block, g.dtype, computed_type(g), k)};
+  const VectorProduct p = {block.matrix, s.ld, k, contiguous(block, g.dtype, sum_type(g), k)};
   sums_of(g.dtype).along(p, begin, n, out);
-}
-
-// Adds all rows of partials[rows, n] into row 0, in pairs: the upper half of the rows is added to
-// the lower half, again and again.
-template <class T>
-void add_in_pairs(T* partials, std::int64_t rows, std::int64_t n) {
-  while (rows > 1) {
-    const std::int64_t half = (rows + 1) / 2;
-    for (std::int64_t i = 0; i < (rows - half) * n; ++i) partials[i] += partials[half * n + i];
-    rows = half;
-  }
-}
-void add_in_pairs(const Gemm& g, void* partials, std::int64_t rows, std::int64_t n) {
-  if (g.dtype == f64)
-    add_in_pairs(static_cast<double*>(partials), rows, n);
-  else
-    add_in_pairs(static_cast<float*>(partials), rows, n);
 }
 
 // Computes kTogether results at a time over all blocks, so that they share the reads of the vector.
 void add_long_sums(const Gemm& g, const Sides& s) {
   constexpr std::int64_t kTogether = 16;
   alignas(64) double sums[kResultRoom];  // or floats
-  const std::int64_t blocks = sum_block_count(g.k), size = itemsize(computed_type(g));
+  const std::int64_t blocks = sum_block_count(g.k), size = itemsize(sum_type(g));
   GemmScratch& scratch = kept_by_thread<VectorScratch>().partials;
   auto* const partials =
       static_cast<std::byte*>(scratch.get(static_cast<std::size_t>(blocks * kTogether * size)));
@@ -174,7 +156,7 @@ bool is_vector_product(const Gemm& g) {
 void vector_product(const Gemm& g) {
   const Sides s = sides_of(g);
   if (s.along && g.k > kSumBlock) return add_long_sums(g, s);
-  const VectorProduct p = {s.matrix, s.ld, g.k, contiguous(s, g.dtype, computed_type(g), g.k)};
+  const VectorProduct p = {s.matrix, s.ld, g.k, contiguous(s, g.dtype, sum_type(g), g.k)};
   const SumsFn sums = s.along ? sums_of(g.dtype).along : sums_of(g.dtype).across;
   alignas(64) double results[kResultRoom];  // or floats
   for (std::int64_t i = 0; i < s.results; i += kMostResults) {
@@ -192,16 +174,27 @@ bool has_long_sums(const Gemm& g) {
 }
 
 std::int64_t long_sums_bytes(const Gemm& g) {
-  return sum_block_count(g.k) * sides_of(g).results * itemsize(computed_type(g));
+  return sum_block_count(g.k) * sides_of(g).results * itemsize(sum_type(g));
 }
 
 void sum_blocks(const Gemm& g, std::int64_t begin, std::int64_t end, void* partials) {
   const Sides s = sides_of(g);
   alignas(64) double sums[kResultRoom];  // or floats
-  const std::int64_t row = s.results * itemsize(computed_type(g));
+  const std::int64_t row = s.results * itemsize(sum_type(g));
   for (std::int64_t b = begin; b < end; ++b) {
     sum_block(g, s, b, 0, s.results, sums);
     std::memcpy(static_cast<std::byte*>(partials) + b * row, sums, static_cast<std::size_t>(row));
+  }
+}
+
+void add_in_pairs(const Gemm& g, void* partials, std::int64_t rows, std::int64_t n) {
+  const BinaryFn add = binary_kernel(BinaryOp::add, sum_type(g));
+  while (rows > 1) {
+    const std::int64_t half = (rows + 1) / 2;
+    const void* const upper =
+        static_cast<const std::byte*>(partials) + half * n * itemsize(sum_type(g));
+    add(partials, false, upper, false, partials, (rows - half) * n);
+    rows = half;
   }
 }
 

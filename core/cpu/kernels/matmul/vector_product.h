@@ -32,4 +32,10 @@ void sum_blocks(const Gemm& g, std::int64_t begin, std::int64_t end, void* parti
 // Writes c from all partial sums, which it overwrites.
 void finish_long_sums(const Gemm& g, void* partials);
 
+// The dtype in which products of floats are summed: f64 for f64, else f32.
+inline DType sum_type(const Gemm& g) { return g.dtype == f64 ? f64 : f32; }
+// Adds all rows of partials[rows, n], of the sum type, into row 0, in pairs: the upper half of the
+// rows is added to the lower half, again and again.
+void add_in_pairs(const Gemm& g, void* partials, std::int64_t rows, std::int64_t n);
+
 }  // namespace shmap::cpu
