@@ -16,12 +16,18 @@ void ExchangeHistory::remember_begun(const ProcessExchange& exchange, Clock::tim
   when_ = now;
 }
 
-void ExchangeHistory::remember_done(const Done& done) {
+void ExchangeHistory::remember_done(const ProcessExchange& exchange, Clock::time_point begun,
+                                    std::uint64_t order) {
   if (done_.size() < kRemembered) {
-    done_.push_back(done);
+    done_.push_back({exchange.number, exchange.round, exchange.label, begun, order});
     return;
   }
-  done_[oldest_] = done;
+  Done& done = done_[oldest_];
+  done.number = exchange.number;
+  done.round = exchange.round;
+  done.label = exchange.label;
+  done.begun = begun;
+  done.order = order;
   oldest_ = (oldest_ + 1) % kRemembered;
 }
 
@@ -36,11 +42,6 @@ const ExchangeHistory::Done* ExchangeHistory::find_done(std::uint64_t number,
 const ExchangeHistory* ExchangeHistories::find(std::uint64_t space) const noexcept {
   const auto it = by_space_.find(space);
   return it == by_space_.end() ? nullptr : &it->second;
-}
-
-void ExchangeHistories::remember_done(ExchangeHistory& history, const ProcessExchange& exchange,
-                                      ExchangeHistory::Clock::time_point begun) {
-  history.remember_done({exchange.number, exchange.round, exchange.label, begun, ++done_count_});
 }
 
 std::vector<const ExchangeHistory::Done*> ExchangeHistories::last(std::size_t most) const {

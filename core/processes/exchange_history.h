@@ -26,7 +26,7 @@ class ExchangeHistory {
   };
 
   void remember_begun(const ProcessExchange& exchange, Clock::time_point now);
-  void remember_done(const Done& done);
+  void remember_done(const ProcessExchange& exchange, Clock::time_point begun, std::uint64_t order);
   // The exchange of that number and round, if it has ended lately; else null.
   const Done* find_done(std::uint64_t number, std::uint32_t round) const noexcept;
   const std::vector<Done>& done() const noexcept { return done_; }  // in no order
@@ -53,7 +53,9 @@ class ExchangeHistories {
   // The same, or null where nothing was asked of the space before.
   const ExchangeHistory* find(std::uint64_t space) const noexcept;
   void remember_done(ExchangeHistory& history, const ProcessExchange& exchange,
-                     ExchangeHistory::Clock::time_point begun);
+                     ExchangeHistory::Clock::time_point begun) {
+    history.remember_done(exchange, begun, ++done_count_);
+  }
   // The exchanges that ended last, at most `most` of them; the latest first.
   std::vector<const ExchangeHistory::Done*> last(std::size_t most) const;
 

@@ -228,18 +228,6 @@ NodeLink::~NodeLink() {
   if (bell_inlet_ >= 0) close(bell_inlet_);
 }
 
-// Includes the line behind the message, whose size 0 marks the end.
-bool NodeLink::has_room(Partner& partner, std::uint32_t room) noexcept {
-  const std::uint64_t end = partner.written + skipped_before(partner.written, room) + room + kLine;
-  if (end - partner.read_there <= kRing) return true;
-  partner.read_there = partner.to->read.load(std::memory_order_acquire);
-  return end - partner.read_there <= kRing;
-}
-
-bool NodeLink::has_room(int to, std::size_t bytes) noexcept {
-  return has_room(partners_[static_cast<std::size_t>(to)], room_of(bytes));
-}
-
 bool NodeLink::has_read(Partner& partner, std::uint64_t position) noexcept {
   if (partner.read_there >= position) return true;
   partner.read_there = partner.to->read.load(std::memory_order_acquire);
@@ -345,12 +333,6 @@ void NodeLink::drop_first() noexcept {
 void NodeLink::keep_first() noexcept {
   first_from_->read.store(after_first_, std::memory_order_relaxed);
   first_from_->keeps = true;
-}
-
-void NodeLink::give_room(int from) noexcept {
-  Partner& partner = partners_[static_cast<std::size_t>(from)];
-  partner.keeps = false;
-  partner.from->read.store(partner.read.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
 bool NodeLink::any() const noexcept {

@@ -43,7 +43,9 @@ class NodeLink {
   // sleeps; false if there is no room now. One thread at a time.
   bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
   // Whether a message of that many bytes would fit now. One thread at a time.
-  bool has_room(int to, std::size_t bytes) noexcept;
+  bool has_room(int to, std::size_t bytes) noexcept {
+    return has_room(partners_[static_cast<std::size_t>(to)], room_of(bytes));
+  }
   // The board has kBoardPlaces entries of up to kBoardBytes, in which contents for several
   // processes are written once, and all of them read. An entry is free again when its readers have
   // dropped the messages that name it. One thread at a time.
@@ -69,7 +71,12 @@ class NodeLink {
   // One message of a process at a time, and only after first_of(); later messages can be taken
   // meanwhile.
   void keep_first() noexcept;
-  void give_room(int from) noexcept;
+  void give_room(int from) noexcept {
+    Partner& partner = partners_[static_cast<std::size_t>(from)];
+    partner.keeps = false;
+    partner.from->read.store(partner.read.load(std::memory_order_relaxed),
+                             std::memory_order_release);
+  }
   // Whether a message has come. Any thread.
   bool any() const noexcept;
 
@@ -163,7 +170,14 @@ class NodeLink {
     const std::uint32_t left = kRing - static_cast<std::uint32_t>(written % kRing);
     return left < room ? left : 0;
   }
-  static bool has_room(Partner& partner, std::uint32_t room) noexcept;
+  // Includes the line behind the message, whose size 0 marks the end.
+  static bool has_room(Partner& partner, std::uint32_t room) noexcept {
+    const std::uint64_t end =
+        partner.written + skipped_before(partner.written, room) + room + kLine;
+    if (end - partner.read_there <= kRing) return true;
+    partner.read_there = partner.to->read.load(std::memory_order_acquire);
+    return end - partner.read_there <= kRing;
+  }
   static bool has_read(Partner& partner, std::uint64_t position) noexcept;
   std::span<const std::byte> first_of(Partner& partner) noexcept;
   static std::size_t box_bytes(int node_size) noexcept {
