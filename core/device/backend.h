@@ -30,7 +30,6 @@ struct LocalDevice {
   int index;           // among the backend's devices
   MemorySpace* space;  // its own, or shared with other devices
   Stream* compute;
-  Stream* compute2;  // a second compute stream, for work that alternates between two queues
   Stream* comm;
 };
 

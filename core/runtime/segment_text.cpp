@@ -42,15 +42,12 @@ std::string value_names(const std::vector<int>& values) {
   return text;
 }
 
-// "compute of devices 0-7"; the second queue of a device is compute2.
+// "compute of devices 0-7"
 std::string stream_names(const std::vector<const Stream*>& streams, Backend& backend) {
   std::map<std::string, std::vector<int>> devices;
   for (const Stream* s : streams) {
     const LocalDevice& device = backend.devices()[static_cast<std::size_t>(s->device_index())];
-    add_once(devices[s == device.comm      ? "comm"
-                     : s == device.compute ? "compute"
-                                           : "compute2"],
-             device.device.id());
+    add_once(devices[s == device.comm ? "comm" : "compute"], device.device.id());
   }
   std::string text;
   for (const auto& [name, ids] : devices) {

@@ -63,11 +63,9 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
                                     make_ref<Queue>(events_.at(gpu), health_, priority, options));
     };
     Stream* compute = stream(StreamRole::compute, "compute");
-    Stream* compute2 = stream(StreamRole::compute, "second compute");
     Stream* comm = stream(StreamRole::comm, "communication");
     devices_.push_back({detail::DeviceAccess::make(first_id + d, process_index, DeviceKind::cuda),
-                        d, space_list_[static_cast<std::size_t>(d / per_space)], compute, compute2,
-                        comm});
+                        d, space_list_[static_cast<std::size_t>(d / per_space)], compute, comm});
     if (!launch_queues_.contains(gpu)) {
       launch_queues_.emplace(gpu, make_ref<Queue>(events_.at(gpu), health_, least,
                                                   QueueOptions{d, StreamRole::compute, "launching",

@@ -22,7 +22,7 @@ using test::make_backend;
 using test::outputs_of;
 using test::slabs_of;
 
-// A random program of buffers of 16 numbers each or a multiple, over all streams of two devices.
+// A random program of buffers of 16 numbers each or a multiple, over all streams of three devices.
 // Ops with results of their own, in place, scratch; buffers are let go at random.
 struct Program {
   struct Values {
@@ -43,9 +43,8 @@ struct Program {
     std::mt19937 random(seed);
     std::vector<Values> alive = inputs;
     for (int i = 0; i < 60; ++i) {
-      const LocalDevice& d = backend.devices()[random() % 2];
-      Stream* const streams[] = {d.compute, d.compute2, d.comm};
-      Stream* const stream = streams[random() % 3];
+      const LocalDevice& d = backend.devices()[random() % 3];
+      Stream* const stream = random() % 2 == 0 ? d.compute : d.comm;
       const std::int64_t cost = random() % 2 == 0 ? 0 : kLarge;
       const std::size_t a = random() % alive.size(), b = random() % alive.size();
       if (random() % 4 == 0 && a != b && alive[a].buffer.use_count() == 1) {
@@ -159,7 +158,7 @@ void expect_replays_right(const std::string& devices, cpu::Mode mode, std::uint6
 
 TEST(PlanReplay, ReplaysAreRightInAnyOrderOfTasks) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    for (const char* devices : {"2", "2/2"}) {
+    for (const char* devices : {"3", "3/3"}) {
       expect_replays_right(devices, cpu::Mode::seeded, seed, static_cast<std::uint32_t>(seed), 20);
       if (::testing::Test::HasFatalFailure()) return;
     }
@@ -167,7 +166,7 @@ TEST(PlanReplay, ReplaysAreRightInAnyOrderOfTasks) {
 }
 TEST(PlanReplay, ReplaysAreRightOnThreadsAndInline) {
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
-    for (const char* devices : {"2", "2/2"}) {
+    for (const char* devices : {"3", "3/3"}) {
       expect_replays_right(devices, cpu::Mode::async, 0, seed, 10);
       expect_replays_right(devices, cpu::Mode::inline_, 0, seed, 10);
       if (::testing::Test::HasFatalFailure()) return;
@@ -175,21 +174,21 @@ TEST(PlanReplay, ReplaysAreRightOnThreadsAndInline) {
   }
 }
 
-// A chain that alternates between two streams, and a sum of its links on a third stream, which
-// falls behind. Each link overwrites an earlier one after the sum has read that one.
+// A chain that alternates between two streams, and a sum of its links on another device's stream,
+// which falls behind. Each link overwrites an earlier one after the sum has read that one.
 TEST(PlanReplay, AChainReusesItsBytesAfterALateReader) {
   constexpr std::size_t kLength = 12;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    const auto backend = make_backend("1", cpu::Mode::seeded, seed);
-    const LocalDevice& d = backend->devices()[0];
+    const auto backend = make_backend("2", cpu::Mode::seeded, seed);
+    const LocalDevice &d = backend->devices()[0], &other = backend->devices()[1];
     const BufferRef in = d.space->allocate(64), out = d.space->allocate(64);
     const Program program{*backend, 0};
     const auto run = [&](const BufferRef& input) {
       Program::Values x{input, std::vector<std::int32_t>(16, *Program::at(in))};
-      Program::Values sum = program.combined(d, d.compute2, kLarge, x, x, 0);
+      Program::Values sum = program.combined(other, other.compute, kLarge, x, x, 0);
       for (std::size_t i = 0; i < kLength; ++i) {
         x = program.combined(d, i % 2 == 0 ? d.compute : d.comm, kLarge, x, x, 0);
-        program.update(d.compute2, kLarge, sum, x);
+        program.update(other.compute, kLarge, sum, x);
       }
       return sum;
     };

@@ -27,11 +27,9 @@ CpuBackend::CpuBackend(const DeviceSpec& spec, int first_id, int process_index,
   for (int d = 0; d < spec.count; ++d) {
     auto stream = [&](StreamRole role) { return &streams_.emplace_back(executor_, d, role); };
     Stream* compute = stream(StreamRole::compute);
-    Stream* compute2 = stream(StreamRole::compute);
     Stream* comm = stream(StreamRole::comm);
     devices_.push_back({detail::DeviceAccess::make(first_id + d, process_index, DeviceKind::cpu), d,
-                        space_list_[static_cast<std::size_t>(d / per_space)], compute, compute2,
-                        comm});
+                        space_list_[static_cast<std::size_t>(d / per_space)], compute, comm});
   }
 }
 

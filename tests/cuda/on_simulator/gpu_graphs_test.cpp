@@ -128,19 +128,19 @@ TEST_F(GpuGraphsTest, TheDriverIsAskedOnce) {
 }
 
 TEST_F(GpuGraphsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
-  std::vector<int> ran(12, 0);
+  std::vector<int> ran(8, 0);
   CaptureScope capture(*backend);
   int i = 0;
   for (const LocalDevice& d : backend->devices()) {
     Event e;
-    for (Stream* s : {d.compute, d.compute2, d.comm}) {
+    for (Stream* s : {d.compute, d.comm}) {
       e = run(s, [at = &ran[static_cast<std::size_t>(i++)]] { ++*at; }, {e});
     }
   }
   const Ref<Graph> graph = capture.end();
-  EXPECT_EQ(graph->nodes(), 12);
-  EXPECT_EQ(graph->edges(), 8);
-  EXPECT_EQ(graph->tasks()[2].after, std::vector<int>{1});
+  EXPECT_EQ(graph->nodes(), 8);
+  EXPECT_EQ(graph->edges(), 4);
+  EXPECT_EQ(graph->tasks()[1].after, std::vector<int>{0});
   Event last = launch(*graph);
   shmap_sim::record_calls(true);
   for (int n = 0; n < 99; ++n) last = launch(*graph);
@@ -148,7 +148,7 @@ TEST_F(GpuGraphsTest, WithoutEdgesBetweenGpusEachHasOneGraph) {
   // The other GPUs come after the start of the first one, and the first one after their ends.
   EXPECT_EQ(calls_of("cudaStreamWaitEvent"), 99 * 2 * (kGpus - 1));
   int seen = 0;
-  run(device(3).comm, [&] { seen = ran[11]; }).wait();
+  run(device(3).comm, [&] { seen = ran[7]; }).wait();
   EXPECT_EQ(seen, 100);
   last.wait();
   for (int n : ran) EXPECT_EQ(n, 100);
@@ -252,7 +252,7 @@ TEST_F(GpuGraphsTest, ProgramsAtRandomKeepTheirOrder) {
         }
         const auto stream = [&](std::size_t gpu) {
           const LocalDevice& d = device(gpu);
-          return std::vector<Stream*>{d.compute, d.compute2, d.comm}[below(3)];
+          return below(3) == 0 ? d.comm : d.compute;
         };
         std::vector<Stream*> streams;
         if (below(5) == 0) {
@@ -274,7 +274,7 @@ TEST_F(GpuGraphsTest, ProgramsAtRandomKeepTheirOrder) {
     const std::int64_t launches = 6;
     for (std::int64_t n = 0; n < launches; ++n) {
       launch(*graph);
-      if (below(2) == 0) run(device(below(kGpus)).compute2, [] {});
+      if (below(2) == 0) run(device(below(kGpus)).compute, [] {});
     }
     backend->synchronize();
     EXPECT_EQ(wrong[0], 0) << "seed " << seed;

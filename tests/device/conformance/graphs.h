@@ -149,9 +149,7 @@ TYPED_TEST_P(GraphConformance, ReplayEqualsEager) {
       const LocalDevice& d = this->device(stream % 4);
       std::int32_t *x = this->at(cells[to]), *y = this->at(cells[from]);
       return this->run(
-          stream % 3 == 0   ? d.comm
-          : stream % 3 == 1 ? d.compute
-                            : d.compute2,
+          stream % 3 == 0 ? d.comm : d.compute,
           [=](const TaskContext& c) { TypeParam::add(c.native, x, y); }, waits, cost);
     };
     CaptureScope capture(*this->backend);

@@ -30,9 +30,8 @@ TYPED_TEST_P(StreamConformance, DevicesHaveStreamsAndSpaces) {
       EXPECT_EQ(d.device.id(), i);
       EXPECT_EQ(d.space, this->backend->spaces()[static_cast<std::size_t>(i * spaces / 8)]);
       EXPECT_EQ(d.compute->role(), StreamRole::compute);
-      EXPECT_EQ(d.compute2->role(), StreamRole::compute);
       EXPECT_EQ(d.comm->role(), StreamRole::comm);
-      EXPECT_NE(d.compute, d.compute2);
+      EXPECT_NE(d.compute, d.comm);
       EXPECT_EQ(d.comm->device_index(), i);
       std::lock_guard lock(this->backend->submit_mutex());
       EXPECT_TRUE(d.compute->idle());
@@ -63,7 +62,7 @@ TYPED_TEST_P(StreamConformance, EventsOrderStreams) {
   Event last;
   for (std::int32_t i = 0; i < 100; ++i) {
     const LocalDevice& d = this->device(static_cast<std::size_t>(i) % 4);
-    Stream* stream = i % 3 == 0 ? d.comm : i % 3 == 1 ? d.compute : d.compute2;
+    Stream* stream = i % 3 == 0 ? d.comm : d.compute;
     last = this->mix(stream, this->at(x), i, {last}, i % 5 == 0 ? 0 : kLarge);
     wanted = this->mixed(wanted, i);
   }
