@@ -92,8 +92,7 @@ class Finder {
         from = &e->in[0];
         e = uses_.made_by(*from);
       }
-      if (!e || (e->primitive != &all_gather_p && e->primitive != &all_gather_invariant_p) ||
-          uses_.only_user(from->var()) < 0)
+      if (!e || e->primitive->traffic != Traffic::gather || uses_.only_user(from->var()) < 0)
         continue;
       const auto& p = params_as<AllGatherParams>(*e->params);
       auto spec = einsum_of(dot);
@@ -186,8 +185,7 @@ class Finder {
 JaxprRef find_overlap(const Jaxpr& jaxpr, const PassContext&) {
   if (!jaxpr.env || !env::flag(env::Var::find_overlap)) return JaxprRef(&jaxpr);
   const bool any = std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), [](const Eqn& e) {
-    return e.primitive == &all_gather_p || e.primitive == &all_gather_invariant_p ||
-           e.primitive == &psum_scatter_p;
+    return e.primitive->traffic == Traffic::gather || e.primitive == &psum_scatter_p;
   });
   return any ? Finder(jaxpr).run() : JaxprRef(&jaxpr);
 }

@@ -268,9 +268,15 @@ class Explainer final : public LowerLog {
     if (is_sharding_constraint(*p)) return spec_of_jit(e);
     if (e.params->mesh() && !is_jit_over_mesh(e))
       return "as the out_specs of the mapped function say";
-    if (p == &scan_p || p == &while_p)
-      return "a carry is split as its init is, or else as the body leaves it";
-    if (p == &cond_p) return "as the first branch that splits it leaves it";
+    switch (p->control_flow) {
+      case ControlFlow::scan:
+      case ControlFlow::while_loop:
+        return "a carry is split as its init is, or else as the body leaves it";
+      case ControlFlow::cond:
+        return "as the first branch that splits it leaves it";
+      case ControlFlow::none:
+        break;
+    }
     return "as the program inside leaves it";
   }
 
@@ -288,15 +294,19 @@ class Explainer final : public LowerLog {
   }
 
   static std::string inside_title(const Eqn& e, const Jaxpr& jaxpr) {
-    if (e.primitive == &scan_p) return "body";
-    if (e.primitive == &while_p) {
-      const auto& p = params_as<WhileParams>(*e.params);
-      return p.cond_jaxpr.get() == &jaxpr ? "condition" : "body";
-    }
-    if (e.primitive == &cond_p) {
-      const auto& branches = params_as<CondParams>(*e.params).branches;
-      for (std::size_t b = 0; b < branches.size(); ++b)
-        if (branches[b].get() == &jaxpr) return "branch " + std::to_string(b);
+    switch (e.primitive->control_flow) {
+      case ControlFlow::scan:
+        return "body";
+      case ControlFlow::while_loop:
+        return params_as<WhileParams>(*e.params).cond_jaxpr.get() == &jaxpr ? "condition" : "body";
+      case ControlFlow::cond: {
+        const auto& branches = params_as<CondParams>(*e.params).branches;
+        for (std::size_t b = 0; b < branches.size(); ++b)
+          if (branches[b].get() == &jaxpr) return "branch " + std::to_string(b);
+        break;
+      }
+      case ControlFlow::none:
+        break;
     }
     return "program inside";
   }

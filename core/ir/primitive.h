@@ -178,6 +178,9 @@ enum class Traffic : std::uint8_t {
   broadcast,  // one block to all devices
 };
 
+// Which loop or branch an operation is: core/transforms/control_flow has the parameters of each.
+enum class ControlFlow : std::uint8_t { none, scan, while_loop, cond };
+
 struct Primitive {
   const char* name = "";
   AbstractEvalFn abstract_eval = nullptr;
@@ -212,8 +215,9 @@ struct Primitive {
   WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
   PruneFn prune = nullptr;                 // null: all operands and results stay
   TripsFn trips = nullptr;                 // null: once
+  ControlFlow control_flow = ControlFlow::none;
   // A call runs only one of the programs in the parameters: the branches of cond.
-  bool runs_one_program = false;
+  constexpr bool runs_one_program() const { return control_flow == ControlFlow::cond; }
   // The parameters contain one program, whose results are those of the equation; passes replace the
   // equation by that program.
   bool calls_program = false;

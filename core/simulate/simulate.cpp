@@ -80,9 +80,16 @@ class Simulation {
 
  private:
   std::vector<double> run(const Eqn& e, const std::vector<double>& in) {
-    if (e.primitive == &scan_p) return run_scan(e, in);
-    if (e.primitive == &while_p) return run_while(e, in);
-    if (e.primitive == &cond_p) return run_cond(e, in);
+    switch (e.primitive->control_flow) {
+      case ControlFlow::scan:
+        return run_scan(e, in);
+      case ControlFlow::while_loop:
+        return run_while(e, in);
+      case ControlFlow::cond:
+        return run_cond(e, in);
+      case ControlFlow::none:
+        break;
+    }
     const double ready = in.empty() ? 0 : *std::max_element(in.begin(), in.end());
     if (e.primitive->interpret) {
       double end = ready;

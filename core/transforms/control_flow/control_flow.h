@@ -40,11 +40,6 @@ struct CondParams : ParamsOf<CondParams> {
   void visit(ParamVisitor& v) const override;
 };
 
-// True for the three primitives above.
-inline bool is_control_flow(const Primitive& p) {
-  return &p == &while_p || &p == &scan_p || &p == &cond_p;
-}
-
 // A number of leaves, which parameters keep as an int, as an index.
 inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
 

@@ -250,6 +250,7 @@ void CondParams::visit(ParamVisitor& v) const {
 constinit Primitive while_p = [] {
   Primitive p;
   p.name = "while";
+  p.control_flow = ControlFlow::while_loop;
   p.abstract_eval = eval_while;
   p.result_count = while_results;
   p.variance = vary_while;
@@ -269,6 +270,7 @@ constinit Primitive while_p = [] {
 constinit Primitive scan_p = [] {
   Primitive p;
   p.name = "scan";
+  p.control_flow = ControlFlow::scan;
   p.abstract_eval = eval_scan;
   p.result_count = scan_results;
   p.variance = keep_axes;
@@ -287,6 +289,7 @@ constinit Primitive scan_p = [] {
 constinit Primitive cond_p = [] {
   Primitive p;
   p.name = "cond";
+  p.control_flow = ControlFlow::cond;
   p.abstract_eval = eval_cond;
   p.result_count = cond_results;
   p.variance = vary_cond;
@@ -298,7 +301,6 @@ constinit Primitive cond_p = [] {
   p.transpose = Rule<TransposeFn>(transpose_cond);
   p.prune = prune_cond;
   p.widen = widen_cond;
-  p.runs_one_program = true;
   return p;
 }();
 

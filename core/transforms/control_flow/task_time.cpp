@@ -13,7 +13,7 @@ namespace {
 double task_nanoseconds(const Eqn& e, DeviceKind kind) {
   const Primitive& p = *e.primitive;
   if (p.interpret) {
-    if (!is_control_flow(p) && !p.calls_program) return kNoTask;
+    if (p.control_flow == ControlFlow::none && !p.calls_program) return kNoTask;
     const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
     double sum = 0, most = 0;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
@@ -21,7 +21,7 @@ double task_nanoseconds(const Eqn& e, DeviceKind kind) {
       sum += one;
       most = std::max(most, one);
     }
-    const double once = p.runs_one_program ? most : sum;
+    const double once = p.runs_one_program() ? most : sum;
     // a body that cannot be a task forbids it for 0 trips too
     return once == kNoTask ? kNoTask : trips * once;
   }

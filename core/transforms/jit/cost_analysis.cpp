@@ -34,7 +34,7 @@ CostAnalysis cost_inside(const Eqn& e) {
   CostAnalysis inside;
   for (const Jaxpr* program : inner_jaxprs(*e.params)) {
     CostAnalysis one = cost_of(*program);
-    if (!e.primitive->runs_one_program) {
+    if (!e.primitive->runs_one_program()) {
       add(inside, one);
     } else if (std::pair(one.flops, one.bytes_accessed) >=
                std::pair(inside.flops, inside.bytes_accessed)) {

@@ -28,6 +28,8 @@ constexpr double kFlowTaskNs = 40'000;
 // Long branches with more equations are not examined, since they hardly ever become a single call.
 constexpr std::size_t kFusedEquations = 16;
 
+bool is_flow(const Eqn& e) { return e.primitive->control_flow != ControlFlow::none; }
+
 class FlowTaskMaker {
  public:
   explicit FlowTaskMaker(const detail::MeshImpl& mesh)
@@ -41,12 +43,20 @@ class FlowTaskMaker {
       is_small = is_small && inner->eqns.size() <= kFusedEquations;
     }
     *shared = false;
-    if (e.primitive == &cond_p && (is_short || is_small)) {
-      std::shared_ptr<const FlowTask> task = branches(e, shared);
-      return is_short || *shared ? task : nullptr;
+    switch (e.primitive->control_flow) {
+      case ControlFlow::scan:
+        return is_short ? scan(e) : nullptr;
+      case ControlFlow::while_loop:
+        return is_short ? loop(e) : nullptr;
+      case ControlFlow::cond: {
+        if (!is_short && !is_small) return nullptr;
+        std::shared_ptr<const FlowTask> task = branches(e, shared);
+        return is_short || *shared ? task : nullptr;
+      }
+      case ControlFlow::none:
+        break;
     }
-    if (!is_short) return nullptr;
-    return e.primitive == &scan_p ? scan(e) : e.primitive == &while_p ? loop(e) : nullptr;
+    return nullptr;
   }
 
  private:
@@ -110,14 +120,13 @@ class FlowTaskMaker {
 // Does not run under SHMAP_CHECK_NANS, which checks each operation's results (`merges`).
 JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
   if (!flow_task_p.kernel(context.kind()).run ||
-      std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(),
-                   [](const Eqn& e) { return is_control_flow(*e.primitive); }))
+      std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), [](const Eqn& e) { return is_flow(e); }))
     return JaxprRef(&jaxpr);
   const FlowTaskMaker maker(context.mesh);
   Rewriter made(jaxpr);
   for (int i = 0; i < static_cast<int>(jaxpr.eqns.size()); ++i) {
     Eqn e = jaxpr.eqns[static_cast<std::size_t>(i)];
-    if (!is_control_flow(*e.primitive) || e.out.empty()) continue;
+    if (!is_flow(e) || e.out.empty()) continue;
     bool shared = false;
     std::shared_ptr<const FlowTask> task = maker.task(e, &shared);
     if (!task) continue;
