@@ -9,7 +9,7 @@
 #include "core/ir/collective_axes.h"
 #include "core/ir/node.h"
 #include "core/ir/variable_name.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/lowering/closed_program.h"
 #include "core/transforms/lowering/sharding_constraint.h"
 

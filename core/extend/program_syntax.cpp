@@ -5,7 +5,7 @@
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/checkpoint.h"
 #include "core/transforms/autodiff/custom_rules.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/jit/jit.h"
 #include "core/transforms/lowering/sharding_constraint.h"
 

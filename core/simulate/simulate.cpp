@@ -11,7 +11,7 @@
 #include "core/simulate/prepared_programs.h"
 #include "core/simulate/program_memory.h"
 #include "core/simulate/timeline.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/lowering/closed_program.h"
 #include "core/transforms/passes/lifetimes.h"
 

@@ -6,7 +6,9 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
 #include "core/transforms/autodiff/derived.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/flow_rules.h"
+#include "core/transforms/control_flow/staged_flow.h"
 
 namespace shmap {
 

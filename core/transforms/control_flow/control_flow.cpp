@@ -1,12 +1,16 @@
 // The functions of include/shmap/control_flow.h on leaves: checks the arguments and calls the eager
 // or the staged implementation, as the current trace needs it.
-#include "core/transforms/control_flow/control_flow.h"
+#include "shmap/control_flow.h"
 
 #include <limits>
 
 #include "core/array/tree_paths.h"
 #include "core/ops/promote.h"
 #include "core/runtime/host_transfer.h"
+#include "core/transforms/control_flow/carry_types.h"
+#include "core/transforms/control_flow/eager_flow.h"
+#include "core/transforms/control_flow/flow_site.h"
+#include "core/transforms/control_flow/staged_flow.h"
 #include "shmap/ops.h"
 
 namespace shmap::detail {

@@ -1,10 +1,15 @@
 // Derivatives of while, scan and cond as equations. Loops and branches that run eagerly are
 // differentiated operation by operation and do not use this file.
 #pragma once
+#include <cstddef>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/ir/rules.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/flow_site.h"
+#include "shmap/tree.h"
 
 namespace shmap {
 

@@ -5,6 +5,8 @@
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derived.h"
 #include "core/transforms/control_flow/derivatives.h"
+#include "core/transforms/control_flow/staged_flow.h"
+#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 
@@ -111,10 +113,10 @@ void forward_scan(JvpCall& call, const ScanLoopParams& p) {
       active, first, carry, call.out.size(),
       [&](const Flags& in, const Flags& wanted) { return *derived_jvp(p.jaxpr, in, wanted); });
   Together body(call, program, active, first, carry);
-  body.give(
-      call,
-      stage_scan(site_of(call), BodyRef(body), with_tangents(call, active, first, first + carry),
-                 with_tangents(call, active, first + carry, active.size()), p.length, p.reverse));
+  body.give(call, stage_scan(site_of(call), detail::BodyRef(body),
+                             with_tangents(call, active, first, first + carry),
+                             with_tangents(call, active, first + carry, active.size()), p.length,
+                             p.reverse));
 }
 
 }  // namespace
@@ -151,7 +153,7 @@ void jvp_while(JvpCall& call) {
     JaxprBody(*p.cond_jaxpr, test_consts)(leaves, result);
   };
   Together body(inner, program, active, bodies, carry);
-  body.give(inner, stage_while(site_of(call), BodyRef(test), BodyRef(body),
+  body.give(inner, stage_while(site_of(call), detail::BodyRef(test), detail::BodyRef(body),
                                with_tangents(inner, active, bodies, bodies + carry)));
   if (call.linear) call.run();
 }
@@ -162,7 +164,7 @@ namespace {
 
 std::vector<Array> stage_branches(const JvpCall& call, std::vector<ClosedBody>& bodies,
                                   std::vector<Array> arguments) {
-  std::vector<BodyRef> branches;
+  std::vector<detail::BodyRef> branches;
   for (ClosedBody& b : bodies) branches.emplace_back(b);
   return stage_cond(site_of(call), call.primals[0], branches,
                     branch_names(call.type(0), branches.size()), std::move(arguments));

@@ -5,6 +5,7 @@
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derived.h"
 #include "core/transforms/control_flow/derivatives.h"
+#include "core/transforms/control_flow/staged_flow.h"
 
 namespace shmap {
 
@@ -119,7 +120,7 @@ class LinearScan {
     ClosedBody body{program_of(primal, primal.binders, primal.eqns, std::move(outs)),
                     std::move(consts)};
     const std::span<const Array> init = call_.primals.subspan(first_, carry_);
-    results_ = stage_scan(site_of(call_), BodyRef(body), {init.begin(), init.end()},
+    results_ = stage_scan(site_of(call_), detail::BodyRef(body), {init.begin(), init.end()},
                           {xs().begin(), xs().end()}, p_.length, p_.reverse);
     std::copy_n(results_.begin(), results, call_.out.begin());
   }
@@ -170,8 +171,9 @@ class LinearScan {
         consts};
     append_to(body.consts, eval_jaxpr(*program_of(linear, const_vars, std::move(before), prepared),
                                       std::move(consts)));
-    const std::vector<Array> tangents = stage_scan(site_of(call_), BodyRef(body), std::move(init),
-                                                   std::move(elements), p_.length, p_.reverse);
+    const std::vector<Array> tangents =
+        stage_scan(site_of(call_), detail::BodyRef(body), std::move(init), std::move(elements),
+                   p_.length, p_.reverse);
     give_results(call_, made_.active_out, {}, tangents);
   }
 
@@ -255,7 +257,7 @@ class LinearCond {
   void run_primal() {
     const std::size_t results = call_.out.size();
     std::vector<Primal> bodies;
-    std::vector<BodyRef> branches;
+    std::vector<detail::BodyRef> branches;
     bodies.reserve(made_.size());
     for (std::size_t b = 0; b < made_.size(); ++b) {
       bodies.push_back({*this, b});
@@ -311,7 +313,7 @@ class LinearCond {
   void run_linear() {
     const AxisSet axes = call_.type(0).axes();
     std::vector<Linear> bodies;
-    std::vector<BodyRef> branches;
+    std::vector<detail::BodyRef> branches;
     bodies.reserve(made_.size());
     for (std::size_t b = 0; b < made_.size(); ++b) {
       bodies.push_back({*this, b, widen_all(made_[b].linear, axes), axes});

@@ -2,7 +2,11 @@
 // device. A carry is split as its init is; if the init is not split, as the body returns it.
 // Between trips nothing is moved except by the body itself.
 #include "core/transforms/lowering/lower.h"
-#include "core/transforms/control_flow/control_flow.h"
+
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/flow_rules.h"
+#include "core/transforms/control_flow/scan_elements.h"
+#include "core/transforms/control_flow/staged_flow.h"
 
 namespace shmap {
 

@@ -2,7 +2,8 @@
 // read.
 #include <algorithm>
 
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/flow_rules.h"
 #include "core/transforms/passes/dead_code.h"
 
 namespace shmap {

@@ -4,7 +4,6 @@
 
 #include "core/runtime/kernel.h"
 #include "core/runtime/rates.h"
-#include "core/transforms/control_flow/control_flow.h"
 
 namespace shmap {
 

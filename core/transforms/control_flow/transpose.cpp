@@ -6,6 +6,8 @@
 #include "core/transforms/autodiff/derived.h"
 #include "core/transforms/autodiff/transpose.h"
 #include "core/transforms/control_flow/derivatives.h"
+#include "core/transforms/control_flow/staged_flow.h"
+#include "core/transforms/control_flow/widen.h"
 #include "core/transforms/passes/dead_code.h"
 
 namespace shmap {
@@ -114,8 +116,9 @@ class ScanTransposer {
     auto body = [this](std::vector<Array>& leaves, detail::FlatTree& result) {
       trip(leaves, result);
     };
-    const std::vector<Array> results = stage_scan(site_of(call_), BodyRef(body), std::move(init),
-                                                  std::move(xs), p_.length, !p_.reverse);
+    const std::vector<Array> results =
+        stage_scan(site_of(call_), detail::BodyRef(body), std::move(init), std::move(xs), p_.length,
+                   !p_.reverse);
     std::size_t next = 0;
     for (std::size_t i = 0; i < n; ++i) {
       if (!made_.active_out[i]) continue;
@@ -168,8 +171,9 @@ class ScanTransposer {
       append_to(out, now);
       give_leaves(std::move(out), result);
     };
-    const std::vector<Array> results = stage_scan(site_of(call_), BodyRef(body), std::move(init),
-                                                  std::move(xs), p_.length, p_.reverse);
+    const std::vector<Array> results =
+        stage_scan(site_of(call_), detail::BodyRef(body), std::move(init), std::move(xs), p_.length,
+                   p_.reverse);
     return {results.begin() + static_cast<std::ptrdiff_t>(n), results.end()};
   }
 
@@ -242,7 +246,7 @@ void transpose_cond(TransposeCall& call) {
       made[b] = *derived_transpose(branches[b], linear, given, active);
     bodies.push_back({made[b].jaxpr, made[b].consts});
   }
-  std::vector<BodyRef> refs;
+  std::vector<detail::BodyRef> refs;
   for (ClosedBody& b : bodies) refs.emplace_back(b);
   std::vector<Array> arguments;
   for (std::size_t i = 0; i < linear.size(); ++i)

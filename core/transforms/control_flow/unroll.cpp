@@ -4,7 +4,9 @@
 
 #include "core/runtime/flow_task.h"
 #include "core/runtime/op_site.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/carry_types.h"
+#include "core/transforms/control_flow/eager_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/task_time.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/tracing/make_jaxpr.h"
@@ -125,8 +127,8 @@ class Unroller {
       result.leaves = program(*p.jaxpr, std::move(leaves));
       leaves.clear();
     };
-    return run_scan({"scan", nullptr, 0, e.source}, BodyRef(trip), std::move(carry), std::move(xs),
-                    p.length, p.reverse);
+    return run_scan({"scan", nullptr, 0, e.source}, detail::BodyRef(trip), std::move(carry),
+                    std::move(xs), p.length, p.reverse);
   }
 
   const Choice& choice_;

@@ -1,6 +1,17 @@
-// Widening: programs of control flow traced again for operands that vary over more mesh axes.
+#include "core/transforms/control_flow/widen.h"
+
+#include <utility>
+#include <vector>
+
 #include "core/ir/nesting.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
+#include "core/transforms/control_flow/carry_types.h"
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/flow_rules.h"
+#include "core/transforms/control_flow/flow_site.h"
+#include "core/transforms/control_flow/staged_flow.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "core/transforms/tracing/stage_in_body.h"
 
 namespace shmap {
@@ -26,8 +37,9 @@ void widen_scan(WidenCall& call) {
   const auto& p = params_as<ScanLoopParams>(*call.eqn.params);
   const std::size_t carry_at = count(p.num_consts), xs_at = carry_at + count(p.num_carry);
   StagedBody body(*p.jaxpr, call.in.first(carry_at));
-  give(call, stage_scan(site_of(call), BodyRef(body), part(call, carry_at, xs_at - carry_at),
-                        part(call, xs_at, call.in.size() - xs_at), p.length, p.reverse));
+  give(call,
+       stage_scan(site_of(call), detail::BodyRef(body), part(call, carry_at, xs_at - carry_at),
+                  part(call, xs_at, call.in.size() - xs_at), p.length, p.reverse));
 }
 
 void widen_while(WidenCall& call) {
@@ -35,7 +47,7 @@ void widen_while(WidenCall& call) {
   const std::size_t tests = count(p.cond_nconsts), bodies = count(p.body_nconsts);
   StagedBody test(*p.cond_jaxpr, call.in.first(tests));
   StagedBody body(*p.body_jaxpr, call.in.subspan(tests, bodies));
-  give(call, stage_while(site_of(call), BodyRef(test), BodyRef(body),
+  give(call, stage_while(site_of(call), detail::BodyRef(test), detail::BodyRef(body),
                          part(call, tests + bodies, call.in.size() - tests - bodies)));
 }
 
@@ -43,7 +55,7 @@ void widen_cond(WidenCall& call) {
   const auto& p = params_as<CondParams>(*call.eqn.params);
   std::vector<StagedBody> bodies;
   for (const JaxprRef& b : p.branches) bodies.emplace_back(*b);
-  std::vector<BodyRef> branches;
+  std::vector<detail::BodyRef> branches;
   for (StagedBody& b : bodies) branches.emplace_back(b);
   give(call, stage_cond(site_of(call), call.in[0], branches,
                         branch_names(node_of(call.in[0])->type, bodies.size()),

@@ -10,7 +10,7 @@
 
 #include "core/ir/types_of.h"
 #include "core/runtime/flow_task.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/task_time.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/merge_trips.h"

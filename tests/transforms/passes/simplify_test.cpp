@@ -13,7 +13,7 @@
 
 #include "core/ir/node.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/passes/dead_code.h"
 #include "shard_map/primitive.h"
 #include "shmap/shmap.h"

@@ -1,5 +1,7 @@
-// Control flow as equations: traces the functions to programs, until the types of carries no longer
-// change. Captured values become operands.
+// Traces the functions to programs, until the types of carries no longer change. Captured values
+// become operands.
+#include "core/transforms/control_flow/staged_flow.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -8,7 +10,10 @@
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
 #include "core/ir/types_of.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/carry_types.h"
+#include "core/transforms/control_flow/flow_primitives.h"
+#include "core/transforms/control_flow/scan_elements.h"
+#include "core/transforms/control_flow/widen.h"
 #include "core/transforms/tracing/trace_function.h"
 
 namespace shmap {
@@ -28,7 +33,7 @@ std::vector<ShapedArray> just_types(const std::vector<CarryType>& carry) {
 
 // Traces the body for a carry of these types and further arguments. Where the result changes the
 // carry's types, `carry` gets the new types and the trace is discarded (settled: false).
-Traced trace_body(const FlowSite& site, BodyRef body, std::vector<CarryType>& carry,
+Traced trace_body(const FlowSite& site, detail::BodyRef body, std::vector<CarryType>& carry,
                   std::span<const ShapedArray> more, bool& settled) {
   std::vector<ShapedArray> types = just_types(carry);
   types.insert(types.end(), more.begin(), more.end());
@@ -47,7 +52,7 @@ Traced trace_body(const FlowSite& site, BodyRef body, std::vector<CarryType>& ca
     for (const Array& leaf : result.leaves) checked_node(leaf, site.what, site.source);
   };
   detail::FlatTree result;
-  return trace_function(site.what, types, BodyRef(checked), result, inherited_options(),
+  return trace_function(site.what, types, detail::BodyRef(checked), result, inherited_options(),
                         site.source);
 }
 
@@ -79,7 +84,7 @@ void append_moved(std::vector<Array>& values, std::vector<Array> more) {
 
 }  // namespace
 
-std::vector<Array> stage_scan(const FlowSite& site, BodyRef body, std::vector<Array> init,
+std::vector<Array> stage_scan(const FlowSite& site, detail::BodyRef body, std::vector<Array> init,
                               std::vector<Array> xs, std::int64_t length, bool reverse) {
   std::vector<CarryType> carry = carry_types(init);
   std::vector<ShapedArray> elements;
@@ -99,7 +104,7 @@ std::vector<Array> stage_scan(const FlowSite& site, BodyRef body, std::vector<Ar
   return bind_all(scan_p, operands, params, site.source);
 }
 
-std::vector<Array> stage_while(const FlowSite& site, BodyRef test, BodyRef body,
+std::vector<Array> stage_while(const FlowSite& site, detail::BodyRef test, detail::BodyRef body,
                                std::vector<Array> init) {
   std::vector<CarryType> carry = carry_types(init);
   Traced condition, traced;
@@ -111,7 +116,7 @@ std::vector<Array> stage_while(const FlowSite& site, BodyRef test, BodyRef body,
   };
   for (bool settled = false; !settled;) {
     detail::FlatTree result;
-    condition = trace_function(site.what, just_types(carry), BodyRef(decided), result,
+    condition = trace_function(site.what, just_types(carry), detail::BodyRef(decided), result,
                                inherited_options(), site.source);
     axes = condition.jaxpr->outs[0].type().axes();
     bool wider = false;
@@ -189,13 +194,13 @@ std::vector<Array> merge_constants(std::span<Traced* const> programs) {
 }
 
 std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
-                              std::span<const BodyRef> branches, std::span<const std::string> names,
-                              std::vector<Array> arguments) {
+                              std::span<const detail::BodyRef> branches,
+                              std::span<const std::string> names, std::vector<Array> arguments) {
   const AxisSet axes = node_of(index)->type.axes();
   const std::vector<ShapedArray> types = types_of(arguments);
   std::vector<std::unique_ptr<OpenBranch>> open;
   check_nesting(site.what, site.source);
-  for (const BodyRef& branch : branches) {
+  for (const detail::BodyRef& branch : branches) {
     OpenBranch& b = *open.emplace_back(std::make_unique<OpenBranch>(site.what, env_for(types)));
     std::vector<Array> leaves;
     for (const ShapedArray& t : types) leaves.push_back(b.trace.argument(t));

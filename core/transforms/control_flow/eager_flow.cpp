@@ -1,8 +1,10 @@
-// Eager control flow: a loop of the host calls the body, operation by operation.
+// A loop of the host calls the body, operation by operation.
 //
 // Where the predicate varies over devices, each branch that some device takes runs for all devices,
 // and so does each trip. Each device's block is then selected from its own branch. This merges
 // lists of blocks and copies no data.
+#include "core/transforms/control_flow/eager_flow.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -10,11 +12,16 @@
 #include "core/array/tree_paths.h"
 #include "core/base/element_type.h"
 #include "core/ir/divergence.h"
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
+#include "core/ir/types_of.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/reshard.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/carry_types.h"
+#include "core/transforms/control_flow/scan_elements.h"
+#include "core/transforms/control_flow/staged_flow.h"
 #include "core/transforms/lowering/per_device.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 #include "core/transforms/tracing/trace_function.h"
@@ -93,7 +100,7 @@ Array merge(std::span<const Array> values, const std::vector<std::size_t>& choic
   return out;
 }
 
-std::vector<Array> call(BodyRef body, std::vector<Array>& leaves) {
+std::vector<Array> call(detail::BodyRef body, std::vector<Array>& leaves) {
   detail::FlatTree result;
   body(leaves, result);
   leaves.clear();
@@ -116,8 +123,8 @@ Array element(const Array& xs, std::int64_t i, SourceLine source) {
 }
 
 // The ys of a scan without trips. Their types are found by tracing the body.
-std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<Array>& carry,
-                         const std::vector<Array>& xs) {
+std::vector<Array> no_ys(const FlowSite& site, detail::BodyRef body,
+                         const std::vector<Array>& carry, const std::vector<Array>& xs) {
   std::vector<ShapedArray> types = types_of(carry);
   for (const Array& x : xs) types.push_back(element_type(node_of(x)->type));
   detail::FlatTree result;
@@ -138,7 +145,7 @@ std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<A
 
 }  // namespace
 
-std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Array> carry,
+std::vector<Array> run_scan(const FlowSite& site, detail::BodyRef body, std::vector<Array> carry,
                             std::vector<Array> xs, std::int64_t length, bool reverse) {
   if (length == 0) {
     std::vector<Array> ys = no_ys(site, body, carry, xs);
@@ -183,7 +190,7 @@ bool is_beyond_host(const Array& x) {
   return node_of(primal_of(x))->kind == NodeKind::batched || !node->type.axes().empty();
 }
 
-std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
+std::vector<Array> run_while(const FlowSite& site, detail::BodyRef test, detail::BodyRef body,
                              std::vector<Array> carry) {
   // of the local devices; empty until the loop may have ended for some of them
   std::vector<bool> active;
@@ -241,8 +248,8 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
 }
 
 detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
-                              std::span<const BodyRef> branches, std::span<const std::string> names,
-                              std::vector<Array> arguments) {
+                              std::span<const detail::BodyRef> branches,
+                              std::span<const std::string> names, std::vector<Array> arguments) {
   if (is_beyond_host(index))
     return {stage_cond(site, index, branches, names, std::move(arguments)), 0};
   Decision chosen = decide(index, site.what, site.source);

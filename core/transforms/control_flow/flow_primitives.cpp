@@ -1,7 +1,22 @@
-// The primitives of control flow: their types, and how they are interpreted.
-#include "core/ir/divergence.h"
-#include "core/transforms/control_flow/control_flow.h"
+// The types of the primitives, and how they are interpreted.
+#include "core/transforms/control_flow/flow_primitives.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/ir/node.h"
+#include "core/ir/rules.h"
+#include "core/ir/trace.h"
+#include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/derivatives.h"
+#include "core/transforms/control_flow/eager_flow.h"
+#include "core/transforms/control_flow/flow_rules.h"
+#include "core/transforms/control_flow/flow_site.h"
+#include "core/transforms/control_flow/scan_elements.h"
+#include "core/transforms/control_flow/staged_flow.h"
+#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 
@@ -103,8 +118,8 @@ void interpret_while(std::span<Array> in, const Params& params, std::span<Array>
   JaxprBody body(*p.body_jaxpr, in.subspan(tests, first - tests));
   std::vector<Array> carry;
   for (std::size_t i = first; i < in.size(); ++i) carry.push_back(std::move(in[i]));
-  std::vector<Array> results =
-      run_while({"while", nullptr, 0, source}, BodyRef(test), BodyRef(body), std::move(carry));
+  std::vector<Array> results = run_while({"while", nullptr, 0, source}, detail::BodyRef(test),
+                                         detail::BodyRef(body), std::move(carry));
   std::move(results.begin(), results.end(), out.begin());
 }
 
@@ -153,7 +168,7 @@ void interpret_scan(std::span<Array> in, const Params& params, std::span<Array> 
   std::vector<Array> carry, xs;
   for (std::size_t i = first; i < in.size(); ++i)
     (i < xs_at ? carry : xs).push_back(std::move(in[i]));
-  std::vector<Array> results = run_scan({"scan", nullptr, 0, source}, BodyRef(body),
+  std::vector<Array> results = run_scan({"scan", nullptr, 0, source}, detail::BodyRef(body),
                                         std::move(carry), std::move(xs), p.length, p.reverse);
   std::move(results.begin(), results.end(), out.begin());
 }
@@ -213,7 +228,7 @@ void interpret_cond(std::span<Array> in, const Params& params, std::span<Array> 
   const auto& p = params_as<CondParams>(params);
   std::vector<JaxprBody> bodies;
   for (const JaxprRef& b : p.branches) bodies.emplace_back(*b, std::span<const Array>());
-  std::vector<BodyRef> branches;
+  std::vector<detail::BodyRef> branches;
   for (JaxprBody& b : bodies) branches.emplace_back(b);
   const Array index = std::move(in[0]);
   std::vector<Array> arguments;

@@ -1,9 +1,10 @@
-// Joins the types of carries and of branches' results, and throws the errors where they do not fit.
-#include "core/array/tree_paths.h"
+#include "core/transforms/control_flow/carry_types.h"
+
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/runtime/reshard.h"
-#include "core/transforms/control_flow/control_flow.h"
 
 namespace shmap {
 
@@ -31,15 +32,6 @@ bool join_dtypes(const ShapedArray& a, const ShapedArray& b, Promoted& joint) {
 }
 
 }  // namespace
-
-std::string FlowSite::path(std::size_t leaf, const char* root) const {
-  if (leaf < hidden) return "the loop index";
-  // The results of a program have no tree.
-  const std::vector<std::string> paths =
-      tree ? leaf_paths(*tree, root) : std::vector<std::string>();
-  if (leaf - hidden < paths.size()) return paths[leaf - hidden];
-  return std::string(root) + " leaf " + std::to_string(leaf - hidden);
-}
 
 std::vector<CarryType> carry_types(std::span<const Array> carry) {
   std::vector<CarryType> types;
@@ -163,50 +155,6 @@ void check_index(const FlowSite& site, const ShapedArray& type) {
   if (type.rank() == 0 && is_integer(type.dtype())) return;
   throw TypeError(std::string(site.what) + ": the index has type " + to_string(type) +
                   ", and an integer scalar is wanted" + at_line(site.source));
-}
-
-ShapedArray element_type(const ShapedArray& xs) {
-  Shape shape;
-  for (std::size_t d = 1; d < xs.dims().size(); ++d) shape.push_back(xs.dims()[d]);
-  return ShapedArray(shape, xs.dtype(), xs.weak(), xs.axes());
-}
-
-ShapedArray stacked_type(const ShapedArray& y, std::int64_t length) {
-  Shape shape;
-  shape.push_back(length);
-  for (std::int64_t e : y.dims()) shape.push_back(e);
-  return ShapedArray(shape, y.dtype(), y.weak(), y.axes());
-}
-
-std::vector<ShapedArray> types_of(std::span<const Array> values) {
-  std::vector<ShapedArray> types;
-  types.reserve(values.size());
-  for (const Array& x : values) types.push_back(node_of(x)->type);
-  return types;
-}
-
-namespace {
-const Sharding* with_entries(const Sharding* s, std::vector<PartitionSpec::Entry> entries) {
-  return s->mesh()->sharding(PartitionSpec(std::move(entries)));
-}
-}  // namespace
-
-const Sharding* whole_in_front(const Sharding* xs) {
-  std::vector<PartitionSpec::Entry> entries = xs->spec().entries();
-  if (!entries.empty()) entries[0] = none;
-  return with_entries(xs, std::move(entries));
-}
-
-const Sharding* element_sharding(const Sharding* xs) {
-  std::vector<PartitionSpec::Entry> entries = xs->spec().entries();
-  if (!entries.empty()) entries.erase(entries.begin());
-  return with_entries(xs, std::move(entries));
-}
-
-const Sharding* stacked_sharding(const Sharding* y) {
-  std::vector<PartitionSpec::Entry> entries = y->spec().entries();
-  if (!entries.empty()) entries.insert(entries.begin(), none);
-  return with_entries(y, std::move(entries));
 }
 
 }  // namespace shmap
