@@ -46,7 +46,7 @@ class Attendance final : public ExchangeEnd {
 thread_local std::uint64_t last_doubt = 0;  // the doubt of this thread's latest roll call
 
 // The roll call of a graph: its collectives' numbers count from the launch's ticket.
-class CapturedRollCall final : public cuda::Kept {
+class CapturedRollCall final : public cuda::GraphResource {
  public:
   explicit CapturedRollCall(ProcessExchange exchange) : exchange_(std::move(exchange)) {}
   void launched(std::uint64_t ticket, cuda::Queue& queue, std::uint64_t number) noexcept override {

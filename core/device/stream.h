@@ -33,7 +33,7 @@ struct TaskContext {
   // For a task that a launch of a graph runs: the argument `ticket` of Graph::launch. 0 for other
   // tasks. Also 0 on CUDA, where a graph's task runs only when it is captured: launches repeat the
   // work that the task put into its stream, and pass the ticket to the objects that the graph keeps
-  // alive (cuda/driver/kept.h).
+  // alive (cuda/driver/graph_resource.h).
   std::uint64_t ticket = 0;
 };
 

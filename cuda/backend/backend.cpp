@@ -175,7 +175,7 @@ bool CudaBackend::graph_of_each_gpu() {
 void CudaBackend::begin_capture() {
   detail::check_begins_capture();
   health_->check("begin_capture");
-  KeptByCapture* const capture = new Capture(*this, graph_of_each_gpu());
+  CapturedResources* const capture = new Capture(*this, graph_of_each_gpu());
   detail::thread_state.capture = capture;
 }
 

@@ -17,7 +17,7 @@
 namespace shmap::cuda {
 
 Capture* capture_of_thread() noexcept {
-  return static_cast<Capture*>(static_cast<KeptByCapture*>(detail::thread_state.capture));
+  return static_cast<Capture*>(static_cast<CapturedResources*>(detail::thread_state.capture));
 }
 
 // ------------------------------------------------------------------------------- shadow streams

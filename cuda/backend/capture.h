@@ -18,7 +18,7 @@
 #include "cuda/backend/recording.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/span_log.h"
-#include "cuda/driver/kept.h"
+#include "cuda/driver/graph_resource.h"
 
 namespace shmap::cuda {
 
@@ -55,7 +55,7 @@ struct RecordedAt {
 // A task runs when it is captured, and the work that it puts into the stream is recorded. In a
 // rehearsal (core/device/plan_memory.h) tasks do not run, because their addresses have no memory;
 // such a capture has the tasks and their order, but cannot be launched.
-class Capture : public KeptByCapture {
+class Capture : public CapturedResources {
  public:
   struct Node : CapturedTask<CudaStream> {
     RecordedAt place;

@@ -53,8 +53,9 @@ CudaGraph::~CudaGraph() {
   try {
     queue_->wait_here(launched_);  // running work may read the args
   } catch (...) {
-    (void)new std::vector<Ref<Kept>>(std::move(kept_));  // leaked on purpose: the work still runs,
-                                                         // and uses these objects
+    (void)new std::vector<Ref<GraphResource>>(
+        std::move(kept_));  // leaked on purpose: the work still runs,
+                            // and uses these objects
     return;
   }
   if (untold_) {
@@ -150,7 +151,7 @@ Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> aft
   }
   launched_ = queue_->append("graph");
   if (runs) {
-    for (const Ref<Kept>& kept : kept_) kept->launched(ticket, *queue_, launched_);
+    for (const Ref<GraphResource>& kept : kept_) kept->launched(ticket, *queue_, launched_);
     for (CudaStream* s : streams_) s->queue().close_gate(*queue_, launched_);
   }
   return TaskCompletion::make(&backend_, Ref<Queue>(queue_), launched_, std::move(failure));

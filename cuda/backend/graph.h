@@ -45,7 +45,7 @@ class CudaGraph final : public Graph {
   std::vector<CudaStream*> streams_;
   Queue* queue_;
   std::vector<TaskRecord> tasks_;
-  std::vector<Ref<Kept>> kept_;
+  std::vector<Ref<GraphResource>> kept_;
   int edges_ = 0;
   std::int64_t cost_ns_ = 0;
   bool rehearsed_ = false;

@@ -9,7 +9,7 @@
 #include "cuda/device/pinned.h"
 #include "cuda/device/running_task.h"
 #include "cuda/driver/error.h"
-#include "cuda/driver/kept.h"
+#include "cuda/driver/graph_resource.h"
 
 namespace shmap {
 
@@ -25,7 +25,7 @@ std::int64_t room_for(std::span<const HostRead> values) {
 }
 
 // The arguments of a host function: for one call or, in a graph, for the life of the graph.
-class HostCall final : public Kept {
+class HostCall final : public GraphResource {
  public:
   HostCall(std::span<const HostRead> values, Ref<HostReader> reader, Ref<Health> health)
       : room_(room_for(values)), reader_(std::move(reader)), health_(std::move(health)) {}

@@ -11,7 +11,7 @@
 #include "cuda/device/running_task.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/driver/kept.h"
+#include "cuda/driver/graph_resource.h"
 #include "cuda/kernels/move/copy.h"
 #include "shmap/error.h"
 
@@ -31,7 +31,7 @@ std::int64_t piece_of(std::int64_t bytes) {
 }
 
 // The buffers of one stream, and the second stream that fills them.
-class Stage final : public Kept {
+class Stage final : public GraphResource {
  public:
   Stage(std::int64_t piece, int from_gpu, int to_gpu)
       : piece_(piece), buffers_{PinnedBlock(piece), PinnedBlock(piece)} {

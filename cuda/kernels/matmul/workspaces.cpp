@@ -5,7 +5,7 @@
 
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
-#include "cuda/driver/kept.h"
+#include "cuda/driver/graph_resource.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -16,7 +16,7 @@ constexpr std::size_t kLeast = 4 << 20;  // of a stream
 
 }  // namespace
 
-struct Workspaces::Memory final : Kept {
+struct Workspaces::Memory final : GraphResource {
   Memory(const std::string& what, std::size_t size) : bytes(size) {
     const UncapturedCalls uncaptured;
     check(cudaMalloc(&data, size), ("cudaMalloc of the workspace of " + what).c_str());

@@ -11,9 +11,9 @@ namespace shmap::cuda {
 class Queue;
 
 // An object that a graph keeps alive.
-class Kept : public RefCounted {
+class GraphResource : public RefCounted {
  public:
-  virtual ~Kept() = default;
+  virtual ~GraphResource() = default;
   // Called when the graph was launched with that ticket, as the queue's task of that number.
   virtual void launched(std::uint64_t /*ticket*/, Queue& /*queue*/,
                         std::uint64_t /*number*/) noexcept {}
@@ -21,17 +21,17 @@ class Kept : public RefCounted {
 
 // The objects that the graph of an open capture will keep: the base class of Capture that the calls
 // of kernels know. While a thread captures, detail::thread_state.capture points to it.
-class KeptByCapture {
+class CapturedResources {
  public:
-  void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
-  std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
+  void keep(Ref<GraphResource> object) { kept_.push_back(std::move(object)); }
+  std::vector<Ref<GraphResource>>& kept() noexcept { return kept_; }
 
  private:
-  std::vector<Ref<Kept>> kept_;
+  std::vector<Ref<GraphResource>> kept_;
 };
 
 // Keeps `object` alive as long as the graph that this thread captures. False where the thread
 // captures no graph: the work that the caller enqueues then runs once.
-bool keep_with_graph(Ref<Kept> object);
+bool keep_with_graph(Ref<GraphResource> object);
 
 }  // namespace shmap::cuda

@@ -1,13 +1,13 @@
-#include "cuda/driver/kept.h"
+#include "cuda/driver/graph_resource.h"
 
 #include "core/device/backend.h"
 
 namespace shmap::cuda {
 
-bool keep_with_graph(Ref<Kept> object) {
+bool keep_with_graph(Ref<GraphResource> object) {
   void* const capture = detail::thread_state.capture;
   if (capture == nullptr) return false;
-  static_cast<KeptByCapture*>(capture)->keep(std::move(object));
+  static_cast<CapturedResources*>(capture)->keep(std::move(object));
   return true;
 }
 
