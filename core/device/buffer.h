@@ -14,7 +14,7 @@ class BufferChain;
 class MemorySpace;
 
 namespace detail {
-struct PlannedPart;  // additional data of a buffer in a captured program: core/device/plan_memory.h
+struct CapturedBuffer;  // what only buffers of captured programs have: core/device/plan_memory.h
 }
 
 // A buffer is owned through BufferRefs. After the last owner is gone, the memory returns to its
@@ -59,7 +59,7 @@ class Buffer : public RefCounted {
  private:
   friend class BufferChain;
   friend class MemorySpace;
-  friend struct detail::PlannedPart;
+  friend struct detail::CapturedBuffer;
   static constexpr std::size_t kFewUses = 3;
   Buffer() = default;
   ~Buffer() = default;
@@ -80,7 +80,7 @@ class Buffer : public RefCounted {
   Buffer* all_prev_ = nullptr;
   void (*deleter_)(void* context) noexcept = nullptr;  // of wrapped memory
   void* deleter_context_ = nullptr;
-  detail::PlannedPart* planned_ = nullptr;  // null for ordinary buffers
+  detail::CapturedBuffer* captured_ = nullptr;  // null for ordinary buffers
 };
 
 using BufferRef = Ref<Buffer>;

@@ -266,7 +266,7 @@ void MemorySpace::give_back(Buffer* buffer) noexcept {
     if (buffer->capacity_ == 0) return destroy(buffer);
     return give_back_done(buffer, buffer);
   }
-  if (buffer->planned_ != nullptr)
+  if (buffer->captured_ != nullptr)
     return destroy(buffer);  // the capture frees its buffers in the order of the program
   std::lock_guard lock(lock_);
   buffer->next_ = nullptr;
@@ -342,8 +342,8 @@ void MemorySpace::destroy(Buffer* buffer) noexcept {
     unmap(buffer->data_, buffer->capacity_);
   } else if (buffer->deleter_ != nullptr) {
     buffer->deleter_(buffer->deleter_context_);
-  } else if (buffer->planned_ != nullptr) {
-    detail::PlannedPart::let_go(*buffer);
+  } else if (buffer->captured_ != nullptr) {
+    detail::CapturedBuffer::let_go(*buffer);
   }
   delete buffer;
 }

@@ -41,8 +41,8 @@ class Rehearsed final : public detail::CaptureMemory {
     const auto index = static_cast<std::int64_t>(tape_.size());
     tape_.push_back({&space, bytes, index, Allocation::kNever});
     void* data = reinterpret_cast<void*>(std::exchange(next_, next_ + taken));
-    return detail::PlannedPart::make(space, data, bytes,
-                                     {Ref<detail::CaptureMemory>(this), index, BufferRef()});
+    return detail::CapturedBuffer::make(space, data, bytes,
+                                        {Ref<detail::CaptureMemory>(this), index, BufferRef()});
   }
 
   void let_go(const Buffer&, std::int64_t index) noexcept override {
@@ -111,8 +111,8 @@ class PlacedAllocator final : public detail::CaptureMemory {
     }
     if (place.slab < 0) {
       BufferRef& output = outputs_[next_output_];
-      BufferRef made = detail::PlannedPart::make(space, output->data(), bytes,
-                                                 {Ref<detail::CaptureMemory>(this), index, output});
+      BufferRef made = detail::CapturedBuffer::make(
+          space, output->data(), bytes, {Ref<detail::CaptureMemory>(this), index, output});
       ++next_output_;
       ++next_;
       return made;
@@ -120,7 +120,7 @@ class PlacedAllocator final : public detail::CaptureMemory {
     Occupants& occupants = occupied_[static_cast<std::size_t>(place.slab)];
     const std::int64_t end = place.offset + MemoryLayout::rounded(bytes);
     Events before = newest_between(occupants, place.offset, end, index);
-    BufferRef made = detail::PlannedPart::make(
+    BufferRef made = detail::CapturedBuffer::make(
         space, static_cast<char*>(slabs_[static_cast<std::size_t>(place.slab)]) + place.offset,
         bytes, {Ref<detail::CaptureMemory>(this), index, BufferRef()});
     for (Event& e : before) made->add_use(std::move(e));
@@ -248,20 +248,21 @@ class PlacedAllocator final : public detail::CaptureMemory {
 
 namespace detail {
 
-BufferRef PlannedPart::make(MemorySpace& space, void* data, std::int64_t bytes, PlannedPart part) {
-  auto planned = std::make_unique<PlannedPart>(std::move(part));
+BufferRef CapturedBuffer::make(MemorySpace& space, void* data, std::int64_t bytes,
+                               CapturedBuffer captured) {
+  auto owned = std::make_unique<CapturedBuffer>(std::move(captured));
   auto* buffer = new Buffer;
   buffer->data_ = data;
   buffer->bytes_ = bytes;
   buffer->space_ = &space;
   buffer->live_ = true;
-  buffer->planned_ = planned.release();
+  buffer->captured_ = owned.release();
   return BufferRef::first(buffer);
 }
 
-void PlannedPart::let_go(Buffer& buffer) noexcept {
-  const std::unique_ptr<PlannedPart> part(std::exchange(buffer.planned_, nullptr));
-  if (part->owner) part->owner->let_go(buffer, part->index);
+void CapturedBuffer::let_go(Buffer& buffer) noexcept {
+  const std::unique_ptr<CapturedBuffer> captured(std::exchange(buffer.captured_, nullptr));
+  if (captured->owner) captured->owner->let_go(buffer, captured->index);
 }
 
 CaptureMemoryScope::CaptureMemoryScope(Ref<CaptureMemory> memory) noexcept
@@ -284,13 +285,13 @@ PlacedMemory::~PlacedMemory() { static_cast<PlacedAllocator&>(memory()).end(); }
 void PlacedMemory::finish() { static_cast<PlacedAllocator&>(memory()).finish(); }
 
 BufferRef proxy_of(const BufferRef& original) {
-  return detail::PlannedPart::make(original->space(), original->data(), original->bytes(),
-                                   {Ref<detail::CaptureMemory>(), -1, original});
+  return detail::CapturedBuffer::make(original->space(), original->data(), original->bytes(),
+                                      {Ref<detail::CaptureMemory>(), -1, original});
 }
 
 std::int64_t tape_index(const Buffer& buffer) noexcept {
-  const detail::PlannedPart* part = detail::PlannedPart::of(buffer);
-  return part == nullptr ? -1 : part->index;
+  const detail::CapturedBuffer* captured = detail::CapturedBuffer::of(buffer);
+  return captured == nullptr ? -1 : captured->index;
 }
 
 void keep_until_now(std::int64_t tape_index) noexcept {
@@ -304,8 +305,8 @@ void place_apart(std::int64_t tape_index, std::int64_t most) noexcept {
 }
 
 BufferRef behind(const Buffer& buffer) noexcept {
-  const detail::PlannedPart* part = detail::PlannedPart::of(buffer);
-  return part == nullptr ? BufferRef() : part->behind;
+  const detail::CapturedBuffer* captured = detail::CapturedBuffer::of(buffer);
+  return captured == nullptr ? BufferRef() : captured->behind;
 }
 
 }  // namespace shmap

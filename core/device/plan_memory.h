@@ -108,15 +108,16 @@ class CaptureMemory : public RefCounted {
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
 };
 
-// The data that only buffers of captured programs have.
-struct PlannedPart {
+// What only buffers of captured programs have.
+struct CapturedBuffer {
   Ref<CaptureMemory> owner;  // null for a proxy
   std::int64_t index = -1;   // among the owner's allocations
   BufferRef behind;          // the ordinary buffer whose memory this one has, or null
 
-  static BufferRef make(MemorySpace& space, void* data, std::int64_t bytes, PlannedPart part);
+  static BufferRef make(MemorySpace& space, void* data, std::int64_t bytes,
+                        CapturedBuffer captured);
   static void let_go(Buffer& buffer) noexcept;
-  static const PlannedPart* of(const Buffer& buffer) noexcept { return buffer.planned_; }
+  static const CapturedBuffer* of(const Buffer& buffer) noexcept { return buffer.captured_; }
 };
 
 // While the scope is alive, MemorySpace::allocate() calls its CaptureMemory in captures of this
