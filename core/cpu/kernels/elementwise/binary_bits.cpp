@@ -2,6 +2,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/word_type.h"
 #include "core/cpu/kernels/elementwise/binary_lookup.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -84,16 +85,7 @@ BinaryFn find_binary_bits(BinaryOp op, DType dtype) {
       op != BinaryOp::bit_xor)
     return nullptr;
   if (dtype != DType::bool_ && !is_integer(dtype)) return nullptr;
-  switch (itemsize(dtype)) {
-    case 1:
-      return find<std::uint8_t>(op);
-    case 2:
-      return find<std::uint16_t>(op);
-    case 4:
-      return find<std::uint32_t>(op);
-    default:
-      return find<std::uint64_t>(op);
-  }
+  return with_word(itemsize(dtype), [op]<class U>() { return find<U>(op); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/word_type.h"
 #include "core/cpu/kernels/elementwise/binary.h"
 #include "core/cpu/kernels/elementwise/fill.h"
 
@@ -94,18 +95,7 @@ ClampFn find_clamp(DType) { return nullptr; }
 #endif
 
 SelectFn find_select(int itemsize) {
-  switch (itemsize) {
-    case 1:
-      return choose<std::uint8_t>;
-    case 2:
-      return choose<std::uint16_t>;
-    case 4:
-      return choose<std::uint32_t>;
-    case 8:
-      return choose<std::uint64_t>;
-    default:
-      return nullptr;
-  }
+  return with_word(itemsize, []<class T>() -> SelectFn { return choose<T>; });
 }
 
 }  // namespace

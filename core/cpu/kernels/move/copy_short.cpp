@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "core/base/word_type.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/move/copy_short.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
@@ -161,18 +163,7 @@ const ShortKernels* kernels_of() {
 }
 
 const ShortKernels* find(int itemsize) {
-  switch (itemsize) {
-    case 1:
-      return kernels_of<std::uint8_t>();
-    case 2:
-      return kernels_of<std::uint16_t>();
-    case 4:
-      return kernels_of<std::uint32_t>();
-    case 8:
-      return kernels_of<std::uint64_t>();
-    default:
-      return nullptr;
-  }
+  return with_word(itemsize, []<class T>() { return kernels_of<T>(); });
 }
 
 DealFn find_deal(int itemsize, std::int64_t count) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/base/thread_kept.h"
+#include "core/base/word_type.h"
 #include "core/cpu/kernels/vector/non_temporal.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -192,16 +193,7 @@ void transpose_items(char* dst, int64_t dst_row, const char* src, int64_t src_ro
 
 using Transpose = void (*)(char*, int64_t, const char*, int64_t, int64_t, int64_t, bool);
 Transpose find_transpose(int itemsize) {
-  switch (itemsize) {
-    case 1:
-      return transpose_items<std::uint8_t>;
-    case 2:
-      return transpose_items<std::uint16_t>;
-    case 4:
-      return transpose_items<std::uint32_t>;
-    default:
-      return transpose_items<std::uint64_t>;
-  }
+  return with_word(itemsize, []<class T>() -> Transpose { return transpose_items<T>; });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "core/cpu/kernels/move/expand.h"
 
+#include "core/base/word_type.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/move/expand.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
@@ -41,16 +43,7 @@ void expand(const void* in, void* out, std::int64_t rows, std::int64_t cols) {
 }
 
 ExpandFn find_expand(int itemsize) {
-  switch (itemsize) {
-    case 1:
-      return expand<std::uint8_t>;
-    case 2:
-      return expand<std::uint16_t>;
-    case 4:
-      return expand<std::uint32_t>;
-    default:
-      return expand<std::uint64_t>;
-  }
+  return with_word(itemsize, []<class T>() -> ExpandFn { return expand<T>; });
 }
 
 }  // namespace

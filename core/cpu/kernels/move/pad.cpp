@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/word_type.h"
 #include "core/cpu/kernels/elementwise/fill.h"
 #include "core/cpu/kernels/move/copy.h"
 
@@ -31,23 +32,14 @@ CopiedItems copied_items(int64_t extent, int64_t low, int64_t interior, int64_t 
 void fill_gap(char* out, const void* value, int itemsize, int64_t n) {
   constexpr int64_t few = 32;
   if (n > few) return fill(out, value, itemsize, n);
-  const auto each = [&]<class Item>(Item item) {
+  const bool filled = with_word(itemsize, [&]<class Item>() {
+    Item item;
     std::memcpy(&item, value, sizeof item);
     for (int64_t i = 0; i < n; ++i)
       std::memcpy(out + i * static_cast<int64_t>(sizeof item), &item, sizeof item);
-  };
-  switch (itemsize) {
-    case 1:
-      return each(std::uint8_t{});
-    case 2:
-      return each(std::uint16_t{});
-    case 4:
-      return each(std::uint32_t{});
-    case 8:
-      return each(std::uint64_t{});
-    default:
-      return fill(out, value, itemsize, n);
-  }
+    return true;
+  });
+  if (!filled) fill(out, value, itemsize, n);
 }
 
 // The box that src fills without gaps in a stretch of dst, in the dims from `cut` on. In dims after
