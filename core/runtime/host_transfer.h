@@ -25,8 +25,10 @@ std::vector<std::byte> copy_to_host(const Array& x, const char* what, SourceLine
 
 namespace detail {
 // For tests that are written for one process and run in several, all of which read the same values:
-// copy_to_host calls it (process_allgather) for an array that lies in several processes. Null:
-// copy_to_host throws.
+// copy_to_host calls it (process_allgather) for an array that lies in several processes. Null, as
+// in every program of a user: copy_to_host throws. The hook is here because reads are everywhere
+// (to_vector, item, conversions to bool, predicates of loops, printing), most of them inside of the
+// library, and because gathering takes collectives, of rooms above this one.
 extern std::atomic<Array (*)(const Array&)> read_by_gathering;
 }  // namespace detail
 
