@@ -116,7 +116,7 @@ TEST(OpShardingTest, BytesThatAreNoMessageAreRefused) {
   };
   refused("\x08", {"OpSharding::parse: byte 1: the message ends within a number"});
   refused("\x1a\x05\x01", {"byte 2: a field is longer than what is left"});
-  refused(std::string("\x00", 1), {"byte 1: a field has no number"});
+  refused(std::string("\x00", 1), {"byte 1: a field has an invalid number"});
   refused("\x0b", {"wire type"});
   refused("\x08" + std::string(10, '\xff'), {"more than 64 bits"});
   std::string nested;
