@@ -1,0 +1,148 @@
+// The vectors on which chains compute, how they are loaded and stored, and the operations on them
+// that Highway does not have, for chain.cpp.
+//
+// Included after targets-inl.h, once for each instruction set.
+#include "core/cpu/kernels/vector/short_cast-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+#if SHMAP_VECTORS
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using Vector = hn::Vec<Tag<T>>;
+using D = Tag<float>;
+using V = hn::Vec<D>;
+constexpr std::int64_t kStep = hn::MaxLanes(D{});  // all dtypes of chains have 4 bytes
+constexpr std::int64_t kGroup = 8 * kStep;         // elements that are in registers at once
+
+// Treat NaNs as the kernels of two operands do: hn::Max returns b if b is a NaN; a NaN in a is
+// tested for.
+HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
+HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
+
+using U = hn::RebindToUnsigned<D>;
+using Half = hn::Rebind<std::uint16_t, D>;
+HWY_INLINE V widened(hn::Vec<Half> x) {
+  return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(U{}, x)));
+}
+HWY_INLINE hn::Vec<Half> upper_half(V x) {
+  const hn::RebindToSigned<D> d;  // the bits are below 2^16, so that nothing saturates
+  return hn::DemoteTo(Half{}, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(U{}, x))));
+}
+// Rounds to the nearest bf16 value, ties to even; a NaN becomes a quiet NaN.
+HWY_INLINE V to_bf16(V x) {
+  const U u;
+  const auto f = hn::BitCast(u, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(f), hn::Set(u, 1));
+  const auto near = hn::BitCast(D{}, hn::Add(hn::Add(f, hn::Set(u, 0x7fff)), odd));
+  const auto quiet = hn::BitCast(D{}, hn::Or(f, hn::Set(u, 0x400000)));
+  const auto bits = hn::BitCast(u, hn::IfThenElse(hn::IsNaN(x), quiet, near));
+  return hn::BitCast(D{}, hn::And(bits, hn::Set(u, 0xffff0000u)));
+}
+// Does the same as to_bf16() if all NaNs are quiet NaNs of bf16, which stay unchanged.
+HWY_INLINE V quiet_to_bf16(V x) {
+  const U u;
+  const auto f = hn::BitCast(u, x);
+  const auto odd = hn::TestBit(f, hn::Set(u, 0x10000));
+  const auto half = hn::IfThenElse(odd, hn::Set(u, 0x8000), hn::Set(u, 0x7fff));
+  return hn::BitCast(D{}, hn::And(hn::Add(f, half), hn::Set(u, 0xffff0000u)));
+}
+
+// Operations of i32 and u32. The shifts of AVX2 and AVX-512 by amounts of 32 and more give what the
+// operations want: 0, or copies of the sign where the shift is arithmetic.
+template <class T>
+struct Integers {
+  using X = Vector<T>;
+  using Unsigned = Tag<std::uint32_t>;
+  using Signed = Tag<std::int32_t>;
+  static HWY_INLINE X shift_left(X a, X b) {
+    const Unsigned u;
+    return hn::BitCast(Tag<T>{}, hn::Shl(hn::BitCast(u, a), hn::BitCast(u, b)));
+  }
+  static HWY_INLINE X shift_right_logical(X a, X b) {
+    const Unsigned u;
+    return hn::BitCast(Tag<T>{}, hn::Shr(hn::BitCast(u, a), hn::BitCast(u, b)));
+  }
+  static HWY_INLINE X shift_right_arithmetic(X a, X b) {
+    const Signed s;
+    return hn::BitCast(Tag<T>{}, hn::Shr(hn::BitCast(s, a), hn::BitCast(s, b)));
+  }
+  static HWY_INLINE X neg(X a) { return hn::Sub(hn::Zero(Tag<T>{}), a); }
+  static HWY_INLINE X abs(X a) {
+    if constexpr (std::is_signed_v<T>)
+      return hn::Abs(a);
+    else
+      return a;
+  }
+};
+
+// The type in memory of a chain's elements of dtype T: T or, where `half`, bf16.
+template <class T>
+struct Source {
+  const void* at;
+  bool half;
+  HWY_INLINE Vector<T> load(std::int64_t i) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (half) return widened(hn::LoadU(Half{}, static_cast<const std::uint16_t*>(at) + i));
+    return hn::LoadU(Tag<T>{}, static_cast<const T*>(at) + i);
+  }
+  HWY_INLINE Vector<T> load_some(std::int64_t i, std::size_t m) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (half) {
+        std::uint16_t some[kStep] = {};
+        std::memcpy(some, static_cast<const std::uint16_t*>(at) + i, m * sizeof(some[0]));
+        return widened(hn::LoadU(Half{}, some));
+      }
+    const Tag<T> d;
+    return hn::MaskedLoad(hn::FirstN(d, m), d, static_cast<const T*>(at) + i);
+  }
+};
+// Where the elements are stored, and how they are narrowed: `none`, or a code that ends_chain().
+template <class T>
+struct Destination {
+  void* at;
+  ChainCode narrows;
+  HWY_INLINE void store(Vector<T> x, std::int64_t i) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrows == ChainCode::narrow)
+        return hn::StoreU(upper_half(x), Half{}, static_cast<std::uint16_t*>(at) + i);
+      if (narrows == ChainCode::narrow_i8) return store_short<std::int8_t>(x, i);
+      if (narrows == ChainCode::narrow_u8) return store_short<std::uint8_t>(x, i);
+    }
+    hn::StoreU(x, Tag<T>{}, static_cast<T*>(at) + i);
+  }
+  HWY_INLINE void store_some(Vector<T> x, std::int64_t i, std::size_t m) const {
+    if (narrows == ChainCode::none)
+      return hn::BlendedStore(x, hn::FirstN(Tag<T>{}, m), Tag<T>{}, static_cast<T*>(at) + i);
+    alignas(64) std::byte some[sizeof(std::uint16_t) * kStep];
+    Destination{some, narrows}.store(x, 0);
+    const std::size_t size = narrows == ChainCode::narrow ? sizeof(std::uint16_t) : 1;
+    std::memcpy(static_cast<std::byte*>(at) + i * static_cast<std::int64_t>(size), some, m * size);
+  }
+
+ private:
+  template <class To>
+  HWY_INLINE void store_short(V x, std::int64_t i) const {
+    hn::StoreU(to_short<To>(D{}, x), hn::Rebind<To, D>{}, static_cast<To*>(at) + i);
+  }
+};
+
+// Two vectors of f32 from the 2 * kStep bf16 values at `at`: the values with even indices, and
+// those with odd indices. This takes one operation per vector; widened() takes two.
+struct Pair {
+  V even, odd;
+};
+HWY_INLINE Pair load_pair(const std::uint16_t* at) {
+  const U u;
+  const auto both = hn::BitCast(u, hn::LoadU(hn::RepartitionToNarrow<U>{}, at));
+  return {hn::BitCast(D{}, hn::ShiftLeft<16>(both)),
+          hn::BitCast(D{}, hn::And(both, hn::Set(u, 0xffff0000u)))};
+}
+#endif
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
