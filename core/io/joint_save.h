@@ -1,10 +1,9 @@
 // JointSave: several processes write one file together, each its own blocks.
 //
-// The first process is the leader. It makes the draft and tells the others its name, and which
-// arrays it has whole. All write and
-// sync. The others report to the leader, which renames the draft and tells the others. An error in
-// one process is thrown in all, with the name of that process, and the draft is removed. A process
-// that dies is noticed as in any collective.
+// The first process is the leader. It makes the draft, and tells the others the draft's name and
+// which arrays the leader has whole. All write and sync. The others report to the leader, which
+// renames the draft and tells the others. An error in one process is thrown in all, with the name
+// of that process, and the draft is removed. A process that dies is noticed as in any collective.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -86,7 +86,7 @@ class Lowering {
     made.step = widen_step();
     made.operands[0] = v;
     const int wide = add_op(made, DType::f32, value(v).kind, false, stage);
-    value(wide).has_half_nans = true;
+    value(wide).has_bf16_nans = true;
     return widened_[{v, stage}] = wide;
   }
   // The bf16 form of a value that is held as f32.
@@ -101,10 +101,10 @@ class Lowering {
   }
   int rounded(int v) {
     LoweredOp made;
-    made.step = round_step(value(v).has_half_nans ? value(v).made_by : ChainCode::none);
+    made.step = round_step(value(v).has_bf16_nans ? value(v).made_by : ChainCode::none);
     made.operands[0] = v;
     const int rounded = add_op(made, DType::f32, value(v).kind);
-    value(rounded).has_half_nans = true;
+    value(rounded).has_bf16_nans = true;
     return rounded;
   }
 
@@ -150,7 +150,7 @@ class Lowering {
       list_.constants.push_back(input.bits);
       if (input.dtype == DType::bf16)
         cast_kernel(DType::bf16, DType::f32)(&input.bits, &list_.constants.back(), 1);
-      value(made).has_half_nans =
+      value(made).has_bf16_nans =
           input.dtype == DType::bf16 ||
           (input.dtype == DType::f32 &&
            !std::isnan(std::bit_cast<float>(static_cast<std::uint32_t>(input.bits))));
@@ -208,7 +208,7 @@ class Lowering {
                            ? add_clamp_of_chain(made)
                            : add_op(made, used(op.dtype), op.kind);
     if (op.primitive == &rsqrt_p)  // a root and a division
-      value(result).has_half_nans = value(made.operands[0]).has_half_nans;
+      value(result).has_bf16_nans = value(made.operands[0]).has_bf16_nans;
     const bool rounds = op.dtype == DType::bf16 && half.in_f32 && half.rounds;
     lowered_.push_back(rounds ? rounded(result) : result);
   }
@@ -277,9 +277,9 @@ class Lowering {
     op.result = new_value(dtype, kind, stage);
     value(op.result).tiled = tiled;
     value(op.result).made_by = op.step.code;
-    value(op.result).has_half_nans =
+    value(op.result).has_bf16_nans =
         passes_nans_on(op.step) && std::all_of(op.operands, op.operands + 3, [&](int v) {
-          return v < 0 || value(v).has_half_nans;
+          return v < 0 || value(v).has_bf16_nans;
         });
     ops_.push_back(op);
     return op.result;
@@ -425,8 +425,7 @@ class Lowering {
       } else if (kept >= 0 && value(kept).last_use == now) {
         kept = -1;
       }
-      if (stores && kept < 0) return end + 1;
-      if (stores) break;
+      if (stores) return kept >= 0 ? kept_from : end + 1;
     }
     return kept >= 0 ? kept_from : end;
   }

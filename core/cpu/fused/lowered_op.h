@@ -29,7 +29,7 @@ struct LoweredValue {
   ChainCode made_by = ChainCode::none;  // the operation of a chain that makes it, if it is one
   // Of f32: all NaNs among its elements are NaNs of bf16 too, since it was computed from such
   // values alone.
-  bool has_half_nans = false;
+  bool has_bf16_nans = false;
   FusedAddress address;  // the address of an element; each use sets `scalar`
 };
 
