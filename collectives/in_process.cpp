@@ -126,12 +126,10 @@ std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t po
   return moves;
 }
 
-// Enqueues `work` as one task on the communication stream of a device. `bytes`: the bytes that it
-// reads and writes; `senders`: the positions that it reads from.
-template <class Work>
-void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
-             std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,
-             std::span<Buffer* const> writes, Work work) {
+// A task on the communication stream of a device that reads and writes `bytes`, from the positions
+// `senders`.
+LaunchSpec task_at(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
+                   std::span<const std::uint32_t> senders) {
   LaunchSpec at;
   at.stream = g.mesh.local(position).comm;
   at.name = labels_tasks()
@@ -142,9 +140,20 @@ void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
   const std::int64_t workers = g.mesh.backend().workers();
   at.parts = static_cast<int>(
       std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
-  launch(at, reads, writes,
-         [site = CollectiveSite{{&g.primitive, &g.mesh, position, g.number, g.source}, &g.cliques},
-          work = std::move(work)](int part, int parts, void* native) {
+  return at;
+}
+
+CollectiveSite site_at(const GroupBlocks& g, std::uint32_t position) {
+  return {{&g.primitive, &g.mesh, position, g.number, g.source}, &g.cliques};
+}
+
+// Enqueues `work` as one task (task_at). What it throws names the collective.
+template <class Work>
+void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
+             std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,
+             std::span<Buffer* const> writes, Work work) {
+  launch(task_at(g, position, bytes, senders), reads, writes,
+         [site = site_at(g, position), work = std::move(work)](int part, int parts, void* native) {
            try {
              reach_collective(site, part);
              work(part, parts, native);
@@ -166,6 +175,21 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
   if (g.out_bytes == 0) return to;
   Buffer* reads[] = {from.buffer.get()};
   Buffer* writes[] = {to.buffer.get()};
+  count(Counter::collective_bytes, g.out_bytes);
+  if (const auto start = ops_of(g).start_space_copy; start != nullptr) {
+    const SpaceCopy copy{block_address(to), block_address(from), g.out_bytes,
+                         g.mesh.local(sender).index, device.index};
+    launch_later(task_at(g, position, g.out_bytes, {&sender, 1}), reads, writes,
+                 [site = site_at(g, position), start, copy](TaskEnd* end) {
+                   try {
+                     reach_collective(site, 0);
+                     start(copy, end);
+                   } catch (...) {
+                     rethrow_from(site);
+                   }
+                 });
+    return to;
+  }
   enqueue(g, position, g.out_bytes, {&sender, 1}, reads, writes,
           [ops = &ops_of(g), src = block_address(from), dst = block_address(to),
            bytes = g.out_bytes](int part, int parts, void* native) {
@@ -174,7 +198,6 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
             const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
             if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
           });
-  count(Counter::collective_bytes, g.out_bytes);
   return to;
 }
 

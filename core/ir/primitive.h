@@ -177,6 +177,10 @@ enum class Traffic : std::uint8_t {
   permute,    // one block to another device
   broadcast,  // one block to all devices
 };
+// Whether the devices that communicate end up with equal results.
+constexpr bool gives_equal(Traffic traffic) {
+  return traffic == Traffic::reduce || traffic == Traffic::gather || traffic == Traffic::broadcast;
+}
 
 // Which loop or branch an operation is: core/transforms/control_flow has the parameters of each.
 enum class ControlFlow : std::uint8_t { none, scan, while_loop, cond };

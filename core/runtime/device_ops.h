@@ -32,6 +32,15 @@ struct HostRead {
   std::int64_t bytes = 0;
 };
 
+// A copy of a whole block from the memory space of one device to that of another. The devices are
+// numbered among those of the backend (LocalDevice::index).
+struct SpaceCopy {
+  void* dst;
+  const void* src;
+  std::int64_t bytes;
+  int from, to;
+};
+
 // What each backend must have: at the library's start, an entry that is null is an error. Functions
 // with the parameter `native` (KernelCall::native) are called in tasks.
 struct RequiredDeviceOps {
@@ -70,6 +79,11 @@ struct DeviceOps : RequiredDeviceOps {
   // Copies a whole block from another memory space. Null: callers use copy().
   void (*copy_between_spaces)(void* dst, const void* src, std::int64_t bytes,
                               void* native) = nullptr;
+  // Starts a copy between memory spaces that a link makes, without a thread of the backend: *end is
+  // told when the block has arrived. Where `end` is null, returns when it has arrived. Null, as in
+  // each backend: the copy is a task of the receiver's stream, made by copy_between_spaces or
+  // copy(). For links with a bandwidth of their own (bench/support/slow_link.h).
+  void (*start_space_copy)(const SpaceCopy& copy, TaskEnd* end) = nullptr;
   // Compiles a kernel that is given as source text, once, and enqueues its function `kernel` on
   // `stream`, on the calling thread's current device; `args` is the kernel's only parameter. Throws
   // DeviceError with the compiler's messages. Null: the backend compiles no source.

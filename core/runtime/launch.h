@@ -89,6 +89,17 @@ void note_launch(const Event& event, std::span<Buffer* const> reads,
                  std::span<Buffer* const> writes);
 }  // namespace detail
 
+namespace detail {
+inline Task task_of(const LaunchSpec& spec) {
+  Task task;
+  task.parts = spec.parts;
+  task.cost_ns = spec.cost_ns;
+  task.name = spec.name;
+  task.bytes = spec.bytes;
+  return task;
+}
+}  // namespace detail
+
 // Runs work(part, parts, native) as one task. The task waits for the definitions of `reads`, and
 // for the definitions and uses of `writes`; it becomes a use of the former and the definition of
 // the latter. A small task without pending waits runs at once, and so does every task of a stream
@@ -99,11 +110,7 @@ void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Bu
             Work work) {
   Waits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
-  Task task;
-  task.parts = spec.parts;
-  task.cost_ns = spec.cost_ns;
-  task.name = spec.name;
-  task.bytes = spec.bytes;
+  Task task = detail::task_of(spec);
   task.run = [](void* args, const TaskContext& context) {
     (*static_cast<Work*>(args))(context.part, context.parts, context.native);
   };
@@ -120,6 +127,28 @@ void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Bu
     task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
     event = spec.stream->enqueue(task, waits);
   }
+  if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+}
+
+// Like launch(), for work that goes on after the call: work(end) starts it, and *end is told when
+// it has ended (Task::later); where `end` is null, the work has ended when the call returns. The
+// task has one part, and is never run by this call.
+template <class Work>
+void launch_later(LaunchSpec spec, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+                  Work work) {
+  constexpr std::int64_t kTooLongToRunAtOnce = 1'000'000'000'000;
+  spec.cost_ns = kTooLongToRunAtOnce;
+  spec.parts = 1;
+  Waits waits;
+  if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
+  Task task = detail::task_of(spec);
+  task.later = true;
+  task.run = [](void* args, const TaskContext& context) {
+    (*static_cast<Work*>(args))(context.end);
+  };
+  task.args = new Work(std::move(work));
+  task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
+  const Event event = spec.stream->enqueue(task, waits);
   if (event.record() != nullptr) detail::note_launch(event, reads, writes);
 }
 

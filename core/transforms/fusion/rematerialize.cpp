@@ -67,18 +67,11 @@ class Sizes {
   // The axes over which devices of one memory space have blocks of their own.
   std::uint32_t mask_of(const Eqn& e, const ShapedArray& type) const {
     const std::uint32_t varying = mask(type.axes());
-    switch (e.primitive->traffic) {
-      case Traffic::reduce:
-      case Traffic::gather:
-      case Traffic::broadcast: {
-        std::uint32_t equal = 0;
-        for (const std::string& name : collective_axes(*e.params))
-          if (const int axis = mesh_->env()->find(name); axis >= 0) equal |= 1u << axis;
-        return varying & ~equal;
-      }
-      default:
-        return varying;
-    }
+    if (!gives_equal(e.primitive->traffic)) return varying;
+    std::uint32_t equal = 0;
+    for (const std::string& name : collective_axes(*e.params))
+      if (const int axis = mesh_->env()->find(name); axis >= 0) equal |= 1u << axis;
+    return varying & ~equal;
   }
 
   const ProgramIndex& program_;
