@@ -25,9 +25,9 @@ class Comparison:
 def comparisons():
     out = []
 
-    def compare(name, peer, theirs, must=None, stretch=None, ours=None):
+    def compare(name, peer, theirs, must=None, stretch=None, ours=None, overlap=False):
         ours = ours or ("shmap", name)
-        out.append(Comparison(name, ours, peer, theirs, must, stretch))
+        out.append(Comparison(name, ours, peer, theirs, must, stretch, overlap=overlap))
 
     compare("eager_op", "a bound", [], 0.17, 0.12)
     compare("eager_op", "JAX eager", [("jax", "eager_op:queued"), ("jax", "eager_op:waited")], 20)
@@ -90,6 +90,12 @@ def comparisons():
                      for how in ("overlapped", "serial", "partitioned")], 1.4)
             for form in ("ring", "two_rings"):
                 compare(f"{row}_{form}", "its plain form", [("shmap", f"{row}_none")])
+
+    # Over links of 1 Gbit/s between memory spaces.
+    for row in ("overlap_link", "overlap_link_eager", "overlap_link_einsum"):
+        compare(row, "the serial form",
+                [("shmap_link", f"link:{part}") for part in ("serial", "copies", "products")],
+                0.85, 0.95, ("shmap_link", row), overlap=True)
 
     for row, must, of_copy, of_copy_stretch in (
             ("fused_chain", 5, 0.9, 0.95), ("softmax", 4, 0.65, 0.85), ("layer_norm", 4, 0.75, 0.9)):

@@ -189,6 +189,7 @@ def programs(options):
     out = [
         Program("shmap", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_spaces", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
+        Program("shmap_link", [exe("link_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
         Program("shmap_jit", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_layer", [exe("transformer_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_grad", [exe("grad_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
