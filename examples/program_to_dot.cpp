@@ -3,7 +3,8 @@
 //   program_to_dot program.txt | dot -Tsvg -o program.svg
 //
 // An equation is a box and an edge is a value, labelled with its type. Programs inside of equations
-// are frames; collectives that move data are orange, products green. Text before and after the
+// are frames, and a frame whose arguments have other types inside (those of blocks) begins with
+// these types; collectives that move data are orange, products green. Text before and after the
 // program in the file is skipped, so that the file may be one that SHMAP_DUMP wrote. Without a
 // file, it reads standard input; with --example, it draws an example program.
 #include <shmap/shmap.h>
@@ -128,10 +129,18 @@ class Graph {
       const std::vector<extend::Var> outputs = e.outputs();
       if (inside.size() == 1 && is_call(inside[0], e)) {
         open(title(e));
+        const std::vector<extend::Var> blocks = extend::in_vars(inside[0]);
+        const bool in_blocks = differ(operands, blocks);
         std::vector<std::string> from;
-        for (const extend::Atom& a : operands) {
+        for (std::size_t k = 0; k < operands.size(); ++k) {
+          const extend::Atom& a = operands[k];
           from.push_back(a.is_literal() ? node(to_string(a.literal().value()), "plaintext", "white")
                                         : made.at(a.var()));
+          if (a.is_literal() || !in_blocks) continue;
+          const std::string block = node(text_of(blocks[k].type()), "plaintext", "white");
+          blocks_.insert(block);
+          edge(from.back(), block, "");
+          from.back() = block;
         }
         const std::vector<std::string> results = draw(inside[0], from);
         close();
@@ -143,8 +152,11 @@ class Graph {
                                    moving.contains(name)     ? "#fdc086"
                                    : products.contains(name) ? "#a6d8a8"
                                                              : "#f4f4f4");
-      for (const extend::Atom& a : operands)
-        if (!a.is_literal()) edge(made.at(a.var()), box, text_of(a.type()));
+      for (const extend::Atom& a : operands) {
+        if (a.is_literal()) continue;
+        const std::string& from = made.at(a.var());
+        edge(from, box, blocks_.contains(from) ? "" : text_of(a.type()));
+      }
       for (std::size_t k = 0; k < inside.size(); ++k) draw_body(inside[k], box, k, inside.size());
       for (const extend::Var& v : outputs) made[v] = box;
     }
@@ -172,6 +184,14 @@ class Graph {
     if (!arguments.empty()) edge(box, arguments[0], "", true);
   }
 
+  // True if an argument has another type inside of its frame, as blocks have in shard_map.
+  static bool differ(const std::vector<extend::Atom>& operands,
+                     const std::vector<extend::Var>& inside) {
+    for (std::size_t k = 0; k < operands.size(); ++k)
+      if (text_of(operands[k].type()) != text_of(inside[k].type())) return true;
+    return false;
+  }
+
   // True if the equation runs the program once, on its own operands: jit, shard_map.
   static bool is_call(const ClosedJaxpr& inside, const extend::Eqn& e) {
     static const std::set<std::string> others = {"scan", "while", "cond", "fori"};
@@ -181,6 +201,7 @@ class Graph {
   }
 
   std::string text_, edges_, indent_ = "  ";
+  std::set<std::string> blocks_;  // nodes that are the types of arguments inside of a frame
   int nodes_ = 0, clusters_ = 0;
 };
 
