@@ -21,9 +21,9 @@ using bench::Row;
 using bench::Work;
 
 constexpr std::size_t kDevices = 8;
-constexpr std::size_t kM = 1024, kK = 2048, kN = 8192;
-// Each device receives a block of kM / kDevices × kK floats in 8.4 ms, and is one of eight that
-// multiply such a block in 10 to 20 ms on two cores.
+constexpr std::size_t kM = 4096, kK = 2048, kN = 8192;
+// A block of kM / kDevices × kK floats takes 34 ms to arrive; to multiply the eight devices' blocks
+// takes 40 to 85 ms on two cores.
 constexpr double kBytesPerUs = 125;  // 1 Gbit/s
 
 struct Factors {

@@ -329,9 +329,13 @@ def judge(line, samples):
 
 
 def overlap(line, samples):
-    """The rest of a line whose peers are the serial form, its copies and its products."""
+    """The rest of a line whose peers are the serial form, its copies and its products.
+
+    Nothing else that the serial form does counts as hidden: where copies and products alone take
+    less than it, their sum stands for it.
+    """
     serial, copies, products = (samples[pair]["us"] for pair in line.theirs)
-    values = [(s - o) / min(c, p)
+    values = [(min(s, c + p) - o) / min(c, p)
               for o, s, c, p in zip(samples[line.ours]["us"], serial, copies, products)]
     medians = [statistics.median(us) for us in (serial, copies, products)]
     return {"unit": "of the shorter", "peer_us": medians[0], "peer_row": ":".join(line.theirs[0]),
