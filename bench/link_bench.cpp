@@ -1,11 +1,14 @@
-// The collective matmul over a link of limited bandwidth between the memory spaces of CPU devices
+// The collective matmul over links of limited bandwidth between the memory spaces of CPU devices
 // (support/slow_link.h): how much of the shorter of communication and computation is hidden. Runs
 // on `cpu:8/8` unless SHMAP_DEVICES says otherwise; bench/README.md describes the rows.
 #include <shmap/shmap.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +25,10 @@ using bench::Work;
 
 constexpr std::size_t kDevices = 8;
 constexpr std::size_t kM = 4096, kK = 2048, kN = 8192;
-// A block of kM / kDevices × kK floats takes 34 ms to arrive; to multiply the eight devices' blocks
-// takes 40 to 85 ms on two cores.
-constexpr double kBytesPerUs = 125;  // 1 Gbit/s
+constexpr double kBlockBytes = kM / kDevices * kK * sizeof(float);
+// Communication alone takes this fraction of the time of products alone: all of it can be hidden,
+// and hardly more could be.
+constexpr double kShare = 0.8;
 
 struct Factors {
   std::vector<float> a = bench::random_floats(kM * kK, 1), b = bench::random_floats(kK * kN, 2);
@@ -88,6 +92,28 @@ Work copies() {
   return {call, check, {}};
 }
 
+Work products() {
+  return product(
+      Form::jitted, [](Array a, Array b) { return matmul(a, b); }, P());
+}
+
+// The rate at which kDevices - 1 blocks take kShare of the time of products alone.
+double rate_of_links() {
+  const Work work = products();
+  std::vector<double> us;
+  for (int k = 0; k < 5; ++k) {
+    const auto start = std::chrono::steady_clock::now();
+    work.call();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    us.push_back(took.count());
+  }
+  std::nth_element(us.begin(), us.begin() + 2, us.end());
+  return (kDevices - 1) * kBlockBytes / (kShare * us[2]);
+}
+
+// Made when the first row is.
+std::optional<bench::SlowLinks> links;
+
 std::vector<Row> all_rows() {
   const bench::Units units{.flops = 2.0 * double(kM) * double(kK) * double(kN)};
   const P rows("i", none);
@@ -98,18 +124,18 @@ std::vector<Row> all_rows() {
   };
   std::vector<Row> all;
   const auto add = [&](const std::string& name, std::function<Work()> make) {
-    all.push_back({name, units, std::move(make)});
+    all.push_back({name, units, [make = std::move(make)] {
+                     if (!links) links.emplace(rate_of_links());
+                     return make();
+                   }});
   };
   add("overlap_link", [=] { return product(Form::jitted, bench::gather_matmul, rows); });
   add("overlap_link_eager", [=] { return product(Form::eager, bench::gather_matmul, rows); });
   add("overlap_link_einsum", [=] { return product(Form::jitted, einsum(Overlap::ring), rows); });
   add("link:serial",
       [=] { return product(Form::jitted, bench::ring_gathered_then_multiplied, rows); });
-  add("link:products", [=] {
-    return product(
-        Form::jitted, [](Array a, Array b) { return matmul(a, b); }, P());
-  });
-  all.push_back({"link:copies", {}, [] { return copies(); }});
+  add("link:products", products);
+  add("link:copies", copies);
   return all;
 }
 
@@ -118,7 +144,8 @@ std::vector<Row> all_rows() {
 int main(int argc, char** argv) {
   const char* devices = std::getenv("SHMAP_DEVICES");
   init(argc, argv, {.devices = devices == nullptr ? "cpu:8/8" : devices});
-  const bench::SlowLinks links(kBytesPerUs);
-  return bench::bench_main(argc, argv, "shmap_link", all_rows(),
-                           {{"devices", devices == nullptr ? "cpu:8/8" : devices}});
+  const int status = bench::bench_main(argc, argv, "shmap_link", all_rows(),
+                                       {{"devices", devices == nullptr ? "cpu:8/8" : devices}});
+  links.reset();
+  return status;
 }

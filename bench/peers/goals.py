@@ -91,7 +91,7 @@ def comparisons():
             for form in ("ring", "two_rings"):
                 compare(f"{row}_{form}", "its plain form", [("shmap", f"{row}_none")])
 
-    # Over links of 1 Gbit/s between memory spaces.
+    # Over slow links between memory spaces.
     for row in ("overlap_link", "overlap_link_eager", "overlap_link_einsum"):
         compare(row, "the serial form",
                 [("shmap_link", f"link:{part}") for part in ("serial", "copies", "products")],
