@@ -113,15 +113,19 @@ Dual combine_min(const RuleOps& op, const Dual& a, const Dual& b) {
   return combine_extremum(op, a, b, min_p, lt_p);
 }
 
-// log(e^a + e^b); the weights are the shares of e^a and e^b in the sum. Where both are -inf, the
-// weights are 0; the weight of inf is 1.
+// log(e^a + e^b), with the larger of the two taken out as a constant: max and abs, written in its
+// place, would give second derivatives of their own where a and b are equal. The weights are the
+// shares of e^a and e^b in the sum. Where both are -inf, the weights are 0; the weight of inf is 1.
 Dual combine_logsumexp(const RuleOps& op, const Dual& a, const Dual& b) {
-  const Array delta = op(sub_p, a.x, b.x);
-  const Array sum =
-      op(add_p, op(max_p, a.x, b.x), op(log1p_p, op(exp_p, op(neg_p, op(abs_p, delta)))));
-  const Array is_nan = op(ne_p, delta, delta);  // also where both are the same infinity
-  const Array y = op.select(is_nan, op(add_p, a.x, b.x), sum);
-  const Array zero = op.number(0, y);
+  const Array zero = op.number(0, a.x), one = op.number(1, a.x);
+  const Array larger = op(stop_gradient_p, op(max_p, a.x, b.x));
+  const Array is_finite = op(is_finite_p, larger);
+  const Array m = op.select(is_finite, larger, zero);
+  // At least e^0; 1 where the larger is infinite or NaN, so that neither log nor its derivatives
+  // meet infinity there.
+  const Array powers = op.select(
+      is_finite, op(add_p, op(exp_p, op(sub_p, a.x, m)), op(exp_p, op(sub_p, b.x, m))), one);
+  const Array y = op.select(is_finite, op(add_p, m, op(log_p, powers)), op(max_p, a.x, b.x));
   const Array shift = op.select(op(is_finite_p, y), y, zero);
   const Array inf = op.number(std::numeric_limits<double>::infinity(), y);
   const auto weight = [&](const Array& x) {

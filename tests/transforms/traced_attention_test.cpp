@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -208,6 +209,47 @@ TEST(TracedAttention, ARuleOfTheUserForTheSoftmaxIsKept) {
         return cost_of(einsum("bhqk,bkhd->bqhd", rule(s), y[2]));
       },
       operands({1, 16, 2, 8}));
+}
+
+// One head; the score of columns beyond row + offset is `masked`.
+std::function<Array(Arrays)> with_masked(float masked, int offset) {
+  return [=](Arrays y) {
+    Array s = matmul(y[0], transpose(y[1])) * 0.35f;
+    s = where(reshape(iota(i32, 16), {16, 1}) + offset >= iota(i32, 16), s, masked);
+    return matmul(softmax(s), y[2]);
+  };
+}
+
+TEST(TracedAttention, MaskedScoresThatCountHaveNoGradient) {
+  const Arrays x = operands({16, 8});
+  for (const int offset : {0, -2}) {
+    for (const float masked : {-5.f, -1.f, 0.f}) {
+      SCOPED_TRACE(std::to_string(masked) + ", offset " + std::to_string(offset));
+      const auto f = with_masked(masked, offset);
+      expect_left([f](Arrays y) { return cost_of(f(y)); }, x);
+      const auto tangents = [f, x](Arrays y) {
+        return jvp(f, std::tuple(y), std::tuple(x)).second;
+      };
+      EXPECT_LT(max(abs(jit(tangents)(x) - tangents(x))).item<float>(), 2e-5f);
+    }
+    const auto far = with_masked(-1e4f, offset);
+    expect_found([far](Arrays y) { return cost_of(far(y)); }, x);
+  }
+}
+
+TEST(TracedAttention, RowsThatAreMaskedWholeWithInfinityHaveNoGradient) {
+  const auto f = with_masked(-std::numeric_limits<float>::infinity(), -2);
+  const auto of_the_others = [f](Arrays y) {
+    const Array out = f(y);
+    return sum(where(isnan(out), 0.f, sin(out)));
+  };
+  const auto g = [&](Arrays y) { return grad(of_the_others)(y); };
+  const Arrays x = operands({16, 8}), eager = g(x), replayed = jit(g)(x);
+  EXPECT_THAT(program_of(g, x), HasSubstr("attention_grad["));
+  for (const int i : {0, 1}) {  // v's gradient is NaN: 0 times the weights of these rows
+    EXPECT_TRUE(all(isfinite(replayed[i])).item<bool>()) << i;
+    EXPECT_LT(max(abs(replayed[i] - eager[i])).item<float>(), 2e-5f) << i;
+  }
 }
 
 }  // namespace

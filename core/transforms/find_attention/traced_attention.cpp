@@ -20,6 +20,10 @@ namespace {
 // compute a bias or a mask, count as arguments.
 constexpr std::size_t kMostEquations = 96;
 
+// Derivatives take the weights of masked scores for zero, which they are where the masked value is
+// so far below the others. Masked scores themselves depend neither on q nor on k.
+constexpr double kFarBelow = -1e4;
+
 bool is_name(const char* op, const Primitive& primitive) {
   return op && std::strcmp(op, primitive.name) == 0;
 }
@@ -168,7 +172,10 @@ std::optional<TracedAttention::Call> TracedAttention::find(std::span<const Array
   auto match = match_attention(index, last, takes_);
   if (!match) return std::nullopt;
   Call call{{}, std::move(match->eqn.params)};
-  const int bias = attention_bias(params_as<AttentionParams>(*call.params));
+  const auto& params = params_as<AttentionParams>(*call.params);
+  const bool masks = params.causal || !params.mask_dims.empty();
+  if (masks && params.masked > kFarBelow) return std::nullopt;
+  const int bias = attention_bias(params);
   for (std::size_t i = 0; i < match->eqn.in.size(); ++i) {
     const VarRef& v = match->eqn.in[i].ref();
     if (const Array* const dual = duals_.find(v.get())) {

@@ -95,6 +95,22 @@ TEST(CastKernels, EveryPairOfDTypes) {
   }
 }
 
+// Every integer and half that is at most 70,000 from zero: past the limits of both 8 and 16 bits.
+TEST(CastKernels, FloatsBeyondTheLimitsOfShortIntegersBecomeTheLimits) {
+  std::vector<float> in;
+  for (int twice = -140'000; twice <= 140'000; ++twice) in.push_back(float(twice) / 2);
+  const auto check = [&]<class To>(To) {
+    std::vector<To> out(in.size());
+    cast_kernel(f32, dtype_of<To>)(in.data(), out.data(), std::int64_t(in.size()));
+    for (std::size_t i = 0; i < in.size(); ++i)
+      ASSERT_EQ(out[i], (reference<float, To>(in[i]))) << in[i] << " to " << dtype_of<To>;
+  };
+  check(std::int8_t{});
+  check(std::uint8_t{});
+  check(std::int16_t{});
+  check(std::uint16_t{});
+}
+
 // Every f16 and bf16 widens exactly and comes back; every f32 at a stride rounds as the scalar
 // conversions do.
 TEST(CastKernels, HalfTypesAgreeWithTheScalarConversions) {

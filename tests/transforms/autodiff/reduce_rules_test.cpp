@@ -1,6 +1,10 @@
 // Derivatives of reductions, cumulative operations and sorts, by numbers.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "core/ir/trace.h"
 #include "core/ops/reduce.h"
 #include "core/ops/scan.h"
@@ -90,6 +94,30 @@ TEST(ScanRules, AlongEachDimAndBothWays) {
             << to_string(shape) << dim;
       }
     }
+  }
+}
+
+TEST(ScanRules, SecondDerivativesOfCumlogsumexpWhereElementsAreEqual) {
+  // x[1] equals x[0], and x[2] the log of the sum of the exponentials before it.
+  const Array x = array<double>({0, 0, std::log(2.), 1, -2}, {5});
+  const Array weights = array<double>({1, 2, 3, 4, 5}, {5});
+  const auto f = [&](Array y) { return sum(cumlogsumexp(y, 0) * weights); };
+  const std::vector<double> got = hessian(f)(x).to_vector<double>();
+  constexpr double kStep = 1e-5;
+  for (int column = 0; column < 5; ++column) {
+    const Array step = astype(iota(i32, 5) == column, f64) * kStep;
+    const std::vector<double> want =
+        ((grad(f)(x + step) - grad(f)(x - step)) / (2 * kStep)).to_vector<double>();
+    for (int row = 0; row < 5; ++row)
+      EXPECT_NEAR(got[std::size_t(5 * row + column)], want[std::size_t(row)], 1e-8)
+          << row << ", " << column;
+  }
+  // Infinities, whose shares are all or nothing.
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const std::vector<double>& values :
+       {std::vector<double>{-inf, -inf, 1}, std::vector<double>{-inf, 2, -inf}}) {
+    const Array g = grad([](Array y) { return cumlogsumexp(y, 0)[2]; })(array(values, {3}));
+    EXPECT_EQ(sum(g).item<double>(), 1) << g;
   }
 }
 
