@@ -1,4 +1,5 @@
-// Rows of derivatives: gradients under jit on 8 devices, the time to trace them, and an eager one.
+// Rows of derivatives: gradients under jit on 8 devices, and the time to trace them; attention with
+// its gradient on one.
 // Every gradient is checked: against plain backpropagation in double, or against the slope of the
 // loss, in double, along a random direction.
 //
@@ -13,8 +14,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "bench/support/long_attention.h"
 #include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
 #include "bench/support/transformer_loss.h"
@@ -206,6 +209,37 @@ Work first_call() {
   return {{}, [=] { return t->check(*result); }, time_batch};
 }
 
+// ------------------------------------------------------------------- attention, on one device
+
+// Written in operations, in which jit finds attention unless SHMAP_ATTENTION=0 is set.
+Work attention_2048() {
+  auto t = std::make_shared<bench::LongAttention>();
+  auto result = std::make_shared<Array>();
+  auto call = [result, f = jit(bench::LongAttention::result), q = t->operand(0), k = t->operand(1),
+               v = t->operand(2)] {
+    *result = Array();
+    *result = f(q, k, v);
+    result->block_until_ready();
+  };
+  return {call, [=] { return t->check_result(*result); }, {}};
+}
+
+Work attention_2048_grad() {
+  auto t = std::make_shared<bench::LongAttention>();
+  auto result = std::make_shared<std::tuple<Array, Array, Array>>();
+  auto call = [result, f = jit(grad<0, 1, 2>(bench::LongAttention::loss)), q = t->operand(0),
+               k = t->operand(1), v = t->operand(2)] {
+    *result = {};
+    *result = f(q, k, v);
+    std::apply([](const auto&... bars) { (bars.block_until_ready(), ...); }, *result);
+  };
+  const auto check = [=] {
+    const auto& [of_q, of_k, of_v] = *result;
+    return t->check_gradient(of_q, of_k, of_v);
+  };
+  return {call, check, {}};
+}
+
 // Prints the peak bytes of all memory spaces over replays.
 int print_memory() {
   const LayerLoss t;
@@ -235,6 +269,8 @@ int main(int argc, char** argv) {
       {{"mlp_grad", {}, mlp_grad},
        {"grad_1000", {}, grad_1000},
        {"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad},
-       {"transformer_grad_first_call", {}, first_call}},
+       {"transformer_grad_first_call", {}, first_call},
+       {"attention_2048", {.flops = bench::LongAttention::kFlops}, attention_2048},
+       {"attention_2048_grad", {.flops = 3 * bench::LongAttention::kFlops}, attention_2048_grad}},
       {{"devices", devices == nullptr ? "cpu:8" : devices}});
 }

@@ -122,6 +122,10 @@ def comparisons():
     compare("grad_1000", "JAX make_jaxpr", [("jax", "grad_1000")], 30, 50,
             ("shmap_grad", "grad_1000"))
 
+    for row in ("attention_2048", "attention_2048_grad"):
+        compare(row, "its own with the scores written", [("shmap_scores", row)],
+                ours=("shmap_grad", row))
+
     # µs a call and device on so many devices: against itself at 8, and against JAX.
     for n in DEVICE_COUNTS:
         for row in ("eager_op_a_device", "jit_psum_a_device"):

@@ -193,6 +193,8 @@ def programs(options):
         Program("shmap_jit", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_layer", [exe("transformer_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_grad", [exe("grad_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("shmap_scores", [exe("grad_bench"), "--serve"],
+                {"SHMAP_DEVICES": "cpu:8", "SHMAP_ATTENTION": "0"}),
         Program("once", [exe("once_bench")], {"SHMAP_DEVICES": "cpu:8"}),
         Program("hand_loop", [exe("hand_loop"), "--serve"]),
         Program("memory_floor", [exe("memory_floor"), "--serve"]),
