@@ -57,6 +57,9 @@ std::string curve_svg(const std::string& title, const std::string& x_name,
   }
   x_most = x_most > 0 ? x_most : 1;
   y_most = y_most > 0 ? y_most : 1;
+  const double x_step = round_step(x_most), y_step = round_step(y_most);
+  y_most =
+      std::ceil(y_most / y_step * (1 - 1e-9)) * y_step;  // the highest rule is above all points
   const double inner_width = kWidth - kLeft - kRight, inner_height = kHeight - kTop - kBottom;
   const auto at_x = [&](double x) { return kLeft + x / x_most * inner_width; };
   const auto at_y = [&](double y) { return kTop + (1 - y / y_most) * inner_height; };
@@ -73,7 +76,6 @@ std::string curve_svg(const std::string& title, const std::string& x_name,
     out += "<line x1=\"" + number(x1) + "\" y1=\"" + number(y1) + "\" x2=\"" + number(x2) +
            "\" y2=\"" + number(y2) + "\" stroke=\"#d8d8d8\"/>\n";
   };
-  const double x_step = round_step(x_most), y_step = round_step(y_most);
   for (double x = 0; x <= x_most * (1 + 1e-9); x += x_step) {
     rule(at_x(x), kTop, at_x(x), kHeight - kBottom);
     out += text_at(at_x(x), kHeight - kBottom + 18, "middle", number(x));
