@@ -19,6 +19,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "core/processes/job.h"
@@ -40,6 +41,9 @@ const std::map<std::string, DType> dtypes = {
     {"int8", i8},    {"uint8", u8}, {"int32", i32}, {"uint32", u32}, {"int64", i64},
     {"uint64", u64}, {"half", f16}, {"float", f32}, {"double", f64}, {"bfloat16", bf16}};
 
+constexpr int kLeastWarmup = 3;  // calls until a program is replayed
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+
 struct BenchOptions {
   std::int64_t begin = 8, end = 32 << 20, factor = 2;
   int iterations = 20, warmup = 5, devices = 0, root = 0;
@@ -55,6 +59,14 @@ std::vector<std::string> chosen(const std::map<std::string, T>& names, const std
   std::vector<std::string> all;
   for (const auto& [name, value] : names) all.push_back(name);
   return all;
+}
+
+// The validator of such an option.
+template <class T>
+CLI::IsMember one_or_all(const std::map<std::string, T>& names) {
+  std::vector<std::string> allowed = chosen(names, "all");
+  allowed.emplace_back("all");
+  return CLI::IsMember(allowed);
 }
 
 // Element i of a device's operand. It is so small that results are exact in each dtype, for up to
@@ -197,7 +209,7 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
   const Array x = astype(
       device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i"))), dtype);
   const auto f = jit(shard_map(c.body, mesh, {P("i")}, P("i")));
-  for (int i = 0; i < std::max(3, o.warmup); ++i) f(x).block_until_ready();
+  for (int i = 0; i < std::max(kLeastWarmup, o.warmup); ++i) f(x).block_until_ready();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
   const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
@@ -217,39 +229,57 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
   return row;
 }
 
-std::int64_t wrong_in_all = 0;
+// The names that `cases` has, for the option.
+std::vector<std::string> names_of_cases() {
+  std::vector<std::string> names;
+  for (const Case& c : cases(1, 8, Redop::sum, i32, 0)) names.emplace_back(c.name);
+  return names;
+}
+
+bool failed = false;  // a wrong value, or a file that cannot be written
 
 }  // namespace
 
 int main(int argc, char** argv) {
   BenchOptions o;
   CLI::App app("The time of each collective over all devices of all processes");
-  app.add_option("collectives", o.collectives,
-                 "all_reduce, all_gather …; without any, all of them");
-  app.add_option("-b", o.begin, "bytes to begin with, as 1K")->transform(CLI::AsSizeValue(false));
-  app.add_option("-e", o.end, "bytes to end with")->transform(CLI::AsSizeValue(false));
+  app.add_option("collectives", o.collectives, "all_reduce, all_gather …; without any, all of them")
+      ->check(CLI::IsMember(names_of_cases()));
+  for (const auto& [option, bytes, text] :
+       {std::tuple("-b", &o.begin, "bytes to begin with, as 1K"),
+        std::tuple("-e", &o.end, "bytes to end with")})
+    app.add_option(option, *bytes, text)
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(std::int64_t{1}, kMostBytes));
   app.add_option("-f", o.factor, "from a size to the next")->check(CLI::Range(2, 1024));
   app.add_option("-n", o.iterations, "timed calls")->check(CLI::PositiveNumber);
-  app.add_option("-w", o.warmup, "calls before them")->check(CLI::NonNegativeNumber);
+  app.add_option("-w", o.warmup, "calls before them, at least 3")->check(CLI::NonNegativeNumber);
   app.add_option("-g", o.devices,
                  "devices of a process: GPUs where SHMAP_DEVICES=cuda, otherwise virtual ones; "
                  "without it SHMAP_DEVICES as it is")
       ->check(CLI::PositiveNumber);
-  app.add_option("-o", o.redop, "sum, prod, min, max, avg or all")
-      ->check(CLI::IsMember(chosen(redops, "all")) | CLI::IsMember({"all"}));
+  app.add_option("-o", o.redop, "sum, prod, min, max, avg or all")->check(one_or_all(redops));
   app.add_option("-d", o.dtype,
                  "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
-      ->check(CLI::IsMember(chosen(dtypes, "all")) | CLI::IsMember({"all"}));
+      ->check(one_or_all(dtypes));
   app.add_option("-r", o.root, "of broadcasts: the device that has the data")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("-c", o.check, "1: values are checked");
+  app.add_option("-c", o.check, "1: values are checked; 0: they are not")
+      ->check(CLI::IsMember({"0", "1"}));
   app.add_option("-J", o.json, "a file for the rows");
+  app.callback([&] {
+    if (o.end < o.begin) {
+      throw CLI::ValidationError("-e", std::to_string(o.end) + " bytes are fewer than the " +
+                                           std::to_string(o.begin) +
+                                           " of -b, with which it begins");
+    }
+  });
   CLI11_PARSE(app, argc, argv);
   // A process that ends with 1 is a fault to processes that still wait for it. Therefore the exit
   // code is set only after the library has left the job, which it does at exit. This handler runs
   // after the library's, since it is registered before.
   std::atexit([] {
-    if (wrong_in_all == 0) return;
+    if (!failed) return;
     std::fflush(nullptr);
     std::_Exit(1);
   });
@@ -257,13 +287,22 @@ int main(int argc, char** argv) {
   const auto n = static_cast<std::int64_t>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   const bool prints = process_index() == 0;
+  if (o.root >= n) {
+    if (prints) {
+      std::fprintf(stderr, "-r: %d is no device: there are %lld, from 0\n", o.root,
+                   static_cast<long long>(n));
+    }
+    failed = true;
+    return 0;
+  }
+  std::int64_t wrong_in_all = 0;
   std::string rows;
   if (prints) {
     std::printf("# %d processes, %lld devices; time: of a call of a captured program\n",
                 process_count(), static_cast<long long>(n));
   }
   const auto cases_of = [&](std::int64_t size, Redop op, DType dtype) {
-    return cases(n, size, op, dtype, static_cast<int>(o.root % n));
+    return cases(n, size, op, dtype, o.root);
   };
   const std::size_t kinds = cases_of(8, Redop::sum, i32).size();
   for (std::size_t kind = 0; kind < kinds; ++kind) {
@@ -287,27 +326,34 @@ int main(int argc, char** argv) {
           wrong_in_all += row.wrong;
           if (!prints) continue;
           const double algbw = static_cast<double>(size) / row.us / 1e3;
+          const std::int64_t count = size / itemsize(dtype);
           const auto wrong = static_cast<long long>(row.wrong);
           std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7lld\n",
-                      static_cast<long long>(size), static_cast<long long>(size / itemsize(dtype)),
-                      type.c_str(), redop.c_str(), row.us, algbw, algbw * c.bus, wrong);
+                      static_cast<long long>(size), static_cast<long long>(count), type.c_str(),
+                      redop.c_str(), row.us, algbw, algbw * c.bus, wrong);
           std::fflush(stdout);
-          rows += std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
-                  "\", \"type\": \"" + type + "\", \"redop\": \"" + redop +
-                  "\", \"size\": " + std::to_string(size) +
-                  ", \"time_us\": " + std::to_string(row.us) +
-                  ", \"algbw\": " + std::to_string(algbw) +
-                  ", \"busbw\": " + std::to_string(algbw * c.bus) +
-                  ", \"wrong\": " + std::to_string(wrong) + "}";
+          rows +=
+              std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
+              "\", \"type\": \"" + type + "\", \"redop\": \"" + redop +
+              "\", \"size\": " + std::to_string(size) + ", \"count\": " + std::to_string(count) +
+              ", \"time_us\": " + std::to_string(row.us) + ", \"algbw\": " + std::to_string(algbw) +
+              ", \"busbw\": " + std::to_string(algbw * c.bus) +
+              ", \"wrong\": " + std::to_string(wrong) + "}";
         }
       }
     }
   }
   if (prints && !o.json.empty()) {
-    std::ofstream(o.json) << "{\"processes\": " << process_count() << ", \"devices\": " << n
-                          << ", \"rows\": [\n"
-                          << rows << "\n]}\n";
+    std::ofstream file(o.json);
+    file << "{\"processes\": " << process_count() << ", \"devices\": " << n << ", \"rows\": [\n"
+         << rows << "\n]}\n";
+    file.close();
+    if (!file) {
+      std::fprintf(stderr, "-J: %s cannot be written\n", o.json.c_str());
+      failed = true;
+    }
   }
+  failed = failed || wrong_in_all != 0;
   if (prints) std::printf("# wrong values: %lld\n", static_cast<long long>(wrong_in_all));
   return 0;
 }

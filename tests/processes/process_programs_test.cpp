@@ -208,7 +208,30 @@ TEST_F(CollectivesBench, HasTheColumnsOfNcclTests) {
     EXPECT_EQ(count(o.output, std::string("# ") + op + "\n"), 1) << o.output;
     EXPECT_EQ(count(rows, std::string("\"op\": \"") + op + "\""), 2) << rows;
   }
+  EXPECT_EQ(count(rows, "\"size\": 1024, \"count\": 256, "), 6) << rows;
   fs::remove(file);
+}
+
+// Each ends at once, with a message that says what is wanted.
+TEST_F(CollectivesBench, OptionsThatMeanNothingAreRefused) {
+  const std::pair<const char*, const char*> calls[] = {
+      {"-b 0", "-b: Value 0 not in range"},
+      {"-e 2T", "-e: Value 2199023255552 not in range"},
+      {"-b 4K -e 1K", "-e: 1024 bytes are fewer than the 4096 of -b"},
+      {"-f 1", "-f: Value 1 not in range"},
+      {"allreduce", "allreduce not in {all_reduce,all_gather,"},
+      {"-d int4", "-d: int4 not in {bfloat16,"},
+      {"-c 2", "-c: 2 not in {0,1}"},
+      {"-r 2 -b 8 -e 8", "-r: 2 is no device: there are 2, from 0"},
+      {"sendrecv -b 8 -e 8 -n 1 -J /dev/null/rows.json",
+       "-J: /dev/null/rows.json cannot be written"}};
+  for (const auto& [options, message] : calls) {
+    SCOPED_TRACE(options);
+    const JobOutcome o = run_processes(program_, options, 1, 2, 20);
+    EXPECT_TRUE(WIFEXITED(o.status) && WEXITSTATUS(o.status) != 0 && WEXITSTATUS(o.status) != 124)
+        << o.status;
+    EXPECT_THAT(o.output, HasSubstr(message));
+  }
 }
 
 TEST_F(CollectivesBench, ReducesByEachOperatorInEachDtype) {
