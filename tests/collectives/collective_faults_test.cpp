@@ -20,7 +20,12 @@ const Mesh& mesh() {
   return m;
 }
 
+std::string text_of(const Device& d) { return "Device(id=" + std::to_string(d.id()) + ")"; }
+
 TEST(CollectiveFaults, NameTheCollectiveItsAxesAndTheDevice) {
+  const Device first = local_devices().front();  // of an even id
+  const std::string first_at =
+      "at mesh coordinates (i, j,) = (" + std::to_string(first.id() / 2) + ", 0,)";
   const Array x = device_put(arange(256), {mesh(), P(axes("i", "j"))});
   const std::vector<float> given = x.to_vector<float>();
   const std::vector<std::pair<std::string, std::function<Array(Array)>>> calls = {
@@ -56,7 +61,7 @@ TEST(CollectiveFaults, NameTheCollectiveItsAxesAndTheDevice) {
             f(x).to_vector<float>();
           },
           {"fault injected at collective", ("the collective " + name + " (op ").c_str(),
-           "Device(id=0)", "at mesh coordinates (i, j,) = (0, 0,)", "over mesh axes ('i', 'j')",
+           text_of(first).c_str(), first_at.c_str(), "over mesh axes ('i', 'j')",
            "collective_faults_test.cpp"});
       EXPECT_NO_THROW(runtime().backend().synchronize()) << "reported twice";
       ASSERT_EQ(bytes_in_use(), held);
@@ -68,9 +73,10 @@ TEST(CollectiveFaults, NameTheCollectiveItsAxesAndTheDevice) {
 
 // If an operand failed, the error names the operation that failed first, not the collective.
 TEST(CollectiveFaults, ErrorsOfOperandsComeThrough) {
+  const std::size_t failing = 5 * local_devices().size() / 8;
   const Array x = device_put(arange(256), {mesh(), P(axes("i", "j"))});
   try {
-    fault::Scoped fault("kernel@5#1:throw");
+    fault::Scoped fault("kernel@" + std::to_string(failing) + "#1:throw");
     shard_map(
         [](Array b) {
           return psum(b * 2.f, {"i", "j"});
@@ -80,7 +86,7 @@ TEST(CollectiveFaults, ErrorsOfOperandsComeThrough) {
     FAIL() << "nothing was thrown";
   } catch (const DeviceError& e) {
     EXPECT_THAT(e.what(), ::testing::HasSubstr("mul (op "));
-    EXPECT_THAT(e.what(), ::testing::HasSubstr("Device(id=5)"));
+    EXPECT_THAT(e.what(), ::testing::HasSubstr(text_of(local_devices()[failing])));
   }
   EXPECT_NO_THROW(runtime().backend().synchronize()) << "reported twice";
 }

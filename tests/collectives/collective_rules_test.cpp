@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "shmap/shmap.h"
+#include "tests/support/device_grids.h"
 #include "tests/support/numeric_rules.h"
 #include "tests/support/under_jit.h"
 
@@ -207,23 +208,23 @@ TEST(CollectiveRules, InGroups) {
 
 // If several ranks have the extremum, each gets an equal share of the derivative.
 TEST(CollectiveRules, TiesOfExtremaShare) {
-  const auto f =
-      shard_map([](Array x) { return pmax(x, "i"); }, make_mesh({4}, {"i"}), P("i"), P());
+  const auto f = shard_map([](Array x) { return pmax(x, "i"); }, mesh_in_all_processes({4}, {"i"}),
+                           P("i"), P());
   const Array x = array<double>({1, 5, 5, 2}, {4});
   EXPECT_EQ(numbers(grad([f](Array v) { return sum(f(v)); })(x)), (Numbers{0, .5, .5, 0}));
 }
 
 // Integers have zero tangents.
 TEST(CollectiveRules, IntegersHaveZeros) {
-  const auto f =
-      shard_map([](Array x) { return psum(x, "i"); }, make_mesh({4}, {"i"}), P("i"), P());
+  const auto f = shard_map([](Array x) { return psum(x, "i"); }, mesh_in_all_processes({4}, {"i"}),
+                           P("i"), P());
   const Array x = arange(4, i32);
   const auto [y, dy] = jvp(f, std::tuple{x}, std::tuple{x});
   EXPECT_EQ(y.item<std::int32_t>(), 6);
   EXPECT_EQ(to_string(dy.type()), "i32[1]");
   EXPECT_EQ(dy.item<std::int32_t>(), 0);
   const auto ranks = shard_map([](Array v) { return psum(v * astype(axis_index("i"), f64), "i"); },
-                               make_mesh({4}, {"i"}), P("i"), P());
+                               mesh_in_all_processes({4}, {"i"}), P("i"), P());
   EXPECT_EQ(numbers(grad([ranks](Array v) { return sum(ranks(v)); })(ones({4}, f64))),
             (Numbers{0, 1, 2, 3}));
 }

@@ -31,16 +31,17 @@ void on_blocks(const Mesh& mesh, F body) {
 
 int spaces(const Array& x) {
   std::set<const MemorySpace*> seen;
-  for (std::uint32_t d = 0; d < stored_of(x)->count; ++d) seen.insert(space_of(x, d));
+  for (std::uint32_t d : own_positions(x)) seen.insert(space_of(x, d));
   return static_cast<int>(seen.size());
 }
 // Blocks of devices share memory exactly if the devices are in one memory space and same(a, b).
 template <class Same>
 void expect_places(const Array& x, Same same, const char* what) {
-  for (std::uint32_t a = 0; a < stored_of(x)->count; ++a) {
+  for (std::uint32_t a : own_positions(x)) {
     // An entry is memory of its device's own space.
-    EXPECT_EQ(&stored_of(x)->blocks()[a].buffer->space(), space_of(x, a)) << what;
-    for (std::uint32_t b = 0; b < a; ++b) {
+    EXPECT_EQ(&stored_of(x)->blocks()[entry_of(x, a)].buffer->space(), space_of(x, a)) << what;
+    for (std::uint32_t b : own_positions(x)) {
+      if (b >= a) break;
       const bool one = same(a, b) && space_of(x, a) == space_of(x, b);
       EXPECT_EQ(place(x, a) == place(x, b), one) << what << ", devices " << a << " and " << b;
     }
@@ -95,7 +96,7 @@ TEST(CollectiveStorage, ACastAndAScatterOfWholeRunsMoveNothing) {
     EXPECT_EQ(counters().allocations, before.allocations);
     EXPECT_EQ(counters().collectives, before.collectives);
     EXPECT_EQ(counters().collective_bytes, before.collective_bytes);
-    for (std::uint32_t d = 0; d < 8; ++d) {
+    for (std::uint32_t d : own_positions(x)) {
       EXPECT_EQ(place(cast, d), place(sum, d));
       EXPECT_EQ(place(parts, d).first, place(sum, d).first);
       EXPECT_EQ(place(parts, d).second, place(sum, d).second + 4 * (d / 2));
@@ -193,7 +194,7 @@ TEST(CollectiveStorage, OverAnAxisOfOneDeviceNothingMoves) {
          {psum(x, "j"), pmax(x, "j"), all_gather(x, "j"), psum_scatter(x, "j", {.tiled = true}),
           all_to_all(x, "j", 0, 0, {.tiled = true}), ppermute(x, "j", {{0, 0}}),
           broadcast_from(x, "j", 0)}) {
-      for (std::uint32_t d = 0; d < 8; ++d) EXPECT_EQ(place(y, d), place(x, d));
+      for (std::uint32_t d : own_positions(x)) EXPECT_EQ(place(y, d), place(x, d));
     }
     EXPECT_EQ(counters().collectives, before.collectives);
     EXPECT_EQ(counters().collective_bytes, before.collective_bytes);
@@ -220,17 +221,19 @@ TEST(CollectiveStorage, ReductionsOfSplitArraysCombineOnce) {
 TEST(CollectiveStorage, SharedResultsAreNotOverwritten) {
   on_blocks(mesh8(), [](Array x) {
     Array moved = ppermute(x, "i", ring(8));
-    const std::vector<float> before = block_values<float>(x, 0);
+    const std::uint32_t first = own_positions(x).front();
+    const std::vector<float> before = block_values<float>(x, first);
     moved += 100.f;
-    EXPECT_EQ(block_values<float>(x, 0), before);
-    EXPECT_EQ(block_values<float>(moved, 1)[0], before[0] + 100.f);
+    EXPECT_EQ(block_values<float>(x, first), before);
+    EXPECT_EQ(block_values<float>(moved, first + 1)[0], before[0] + 100.f);
     Array sum = psum(x, "i");
     Array varying = pbroadcast(sum, "i");
     varying += axis_index("i").dtype() == i32 ? 1.f : 0.f;
-    EXPECT_EQ(block_values<float>(varying, 3)[0], block_values<float>(sum, 3)[0] + 1.f);
+    const std::uint32_t last = own_positions(x).back();
+    EXPECT_EQ(block_values<float>(varying, last)[0], block_values<float>(sum, last)[0] + 1.f);
     // The type decides what is computed once: varying + its own rank has eight results.
     Array own = pbroadcast(sum, "i") + astype(axis_index("i"), f32);
-    for (std::uint32_t d = 0; d < 8; ++d)
+    for (std::uint32_t d : own_positions(own))
       EXPECT_EQ(block_values<float>(own, d)[0],
                 block_values<float>(sum, d)[0] + static_cast<float>(d));
   });

@@ -4,6 +4,7 @@
 
 #include "collectives/primitives.h"
 #include "shmap/shmap.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap::test {
 namespace {
@@ -21,7 +22,7 @@ void in_body(F body) {
         body(x);
         return x;
       },
-      make_mesh({4}, "i"), P("i"), P("i"))(arange(4));
+      mesh_in_all_processes({4}, "i"), P("i"), P("i"))(arange(4));
 }
 
 TEST(CollectiveTrees, EveryContainer) {

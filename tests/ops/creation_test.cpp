@@ -139,7 +139,7 @@ TEST_F(Placement, PutsEachBlockOnItsDevice) {
   EXPECT_EQ(placed.sharding(), rows);
   EXPECT_EQ(placed.to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
   const std::vector<Shard> shards = placed.addressable_shards();
-  ASSERT_EQ(shards.size(), 8u);
+  ASSERT_EQ(shards.size(), local_devices().size());
   for (const Shard& s : shards) {
     EXPECT_EQ(s.data.shape(), Shape({2, 2}));
     EXPECT_EQ(s.data.to_vector<std::int32_t>().front(), s.index[0].start * 4 + s.index[1].start);
@@ -150,7 +150,7 @@ TEST_F(Placement, PutsEachBlockOnItsDevice) {
 }
 
 TEST_F(Placement, BindsLaterOpsToThePlace) {
-  const Device last = devices().back();
+  const Device last = local_devices().back();
   const Array there = device_put(x, last);
   EXPECT_EQ((there + 1).addressable_shards().at(0).device, last);
   EXPECT_EQ((1 + there).addressable_shards().at(0).device, last);
@@ -190,7 +190,12 @@ TEST_F(Placement, LikeKeepsShardingAndDtype) {
 
 TEST_F(Placement, AllgatherReplicates) {
   const Array whole = process_allgather(device_put(x, NamedSharding(mesh, P("i", "j"))));
-  EXPECT_EQ(whole.sharding(), NamedSharding(mesh, P()));
+  // Of several processes each gets an array of its own.
+  if (process_count() == 1) {
+    EXPECT_EQ(whole.sharding(), NamedSharding(mesh, P()));
+  } else {
+    EXPECT_TRUE(whole.is_fully_addressable());
+  }
   EXPECT_EQ(whole.to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
   EXPECT_EQ(process_allgather(x).to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "shmap/shmap.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 // Set before anything reads the variable.
 const bool kForced = setenv("SHMAP_OVERLAP", "ring", 1) == 0;
 
-Mesh ring_mesh() { return make_mesh({4}, {"i"}); }
+Mesh ring_mesh() { return mesh_in_all_processes({4}, {"i"}); }
 Array numbers(const Shape& shape, int seed, DType dtype = f32) {
   const Array k = iota(i32, shape.num_elements());
   return astype(reshape((k * 7 + k * k + seed) % 5, shape), dtype);

@@ -27,6 +27,13 @@ inline Mesh mesh_in_all_processes(const Shape& sizes, const Axes& names) {
   return Mesh(NdArray<Device>(some, sizes), names);
 }
 
+// Whether this process drives a device of the mesh, without which it cannot use the mesh.
+inline bool has_device_of(const Mesh& mesh) {
+  const std::vector<Device>& all = mesh.devices().values();
+  return std::any_of(all.begin(), all.end(),
+                     [](const Device& d) { return d.process_index() == process_index(); });
+}
+
 // All devices as a mesh, with the positions of its cliques, which the test computes itself.
 struct Grid {
   Mesh mesh;
