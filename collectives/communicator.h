@@ -37,9 +37,9 @@ struct Exchange {
   std::int64_t src_step, dst_step;
 };
 
-// X(name, parameters after the blocks): the verbs of a Communicator, a row each. Communicator's
-// functions, their overrides in each class that carries collectives, and CollectiveKind are made
-// from the rows. What each verb writes to the `out` of a rank:
+// X(name, reach, parameters after the blocks): the verbs of a Communicator, a row each.
+// Communicator's functions, their overrides in each class that carries collectives, CollectiveKind
+// and needs_access() are made from the rows. What each verb writes to the `out` of a rank:
 //   all_reduce      the blocks of all ranks, combined elementwise. In process: by one balanced
 //                   tree, whose shape and order depend only on the clique. A library adds floats
 //                   in an order of its own, which is the same on all ranks.
@@ -48,13 +48,16 @@ struct Exchange {
 //   all_to_all      as Exchange says
 //   permute         rank r: the block of rank source[r]; zeros where source[r] is -1
 //   broadcast       the block of rank `rank`
-#define SHMAP_COLLECTIVE_VERBS(X)                                        \
-  X(all_reduce, Reduction op, DType dtype)                               \
-  X(all_gather, const Interleaved& parts)                                \
-  X(reduce_scatter, const Interleaved& parts, Reduction op, DType dtype) \
-  X(all_to_all, const Exchange& exchange)                                \
-  X(permute, std::span<const int> source)                                \
-  X(broadcast, std::uint32_t rank)
+// reach: what in_process.cpp moves the data with. `copies` are the driver's, of whole blocks, which
+// go through the host between GPUs that do not reach each other's memory; `kernels` read the other
+// GPUs' memory.
+#define SHMAP_COLLECTIVE_VERBS(X)                                                 \
+  X(all_reduce, kernels, Reduction op, DType dtype)                               \
+  X(all_gather, kernels, const Interleaved& parts)                                \
+  X(reduce_scatter, kernels, const Interleaved& parts, Reduction op, DType dtype) \
+  X(all_to_all, kernels, const Exchange& exchange)                                \
+  X(permute, copies, std::span<const int> source)                                 \
+  X(broadcast, copies, std::uint32_t rank)
 
 // Each call sets `out`, enqueues tasks, and never waits. The tasks go to the devices' communication
 // streams, and wait only for what they read. The caller does not hold the submit mutex. Cliques
@@ -62,19 +65,29 @@ struct Exchange {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-#define SHMAP_VERB(name, ...) virtual void name(const GroupBlocks& blocks, __VA_ARGS__) = 0;
+#define SHMAP_VERB(name, reach, ...) virtual void name(const GroupBlocks& blocks, __VA_ARGS__) = 0;
   SHMAP_COLLECTIVE_VERBS(SHMAP_VERB)
 #undef SHMAP_VERB
 };
 
 // SHMAP_COLLECTIVE_VERBS(SHMAP_VERB_OVERRIDE) declares the functions of a class that carries
 // collectives.
-#define SHMAP_VERB_OVERRIDE(name, ...) void name(const GroupBlocks& blocks, __VA_ARGS__) override;
+#define SHMAP_VERB_OVERRIDE(name, reach, ...) \
+  void name(const GroupBlocks& blocks, __VA_ARGS__) override;
 
 // The kinds of calls of a Communicator.
 #define SHMAP_VERB(name, ...) name,
 enum class CollectiveKind : std::uint8_t { SHMAP_COLLECTIVE_VERBS(SHMAP_VERB) };
 #undef SHMAP_VERB
+
+// Whether in_process.cpp needs devices that reach each other's memory (column `reach`).
+constexpr bool needs_access(CollectiveKind kind) {
+  enum Reach { copies, kernels };
+#define SHMAP_VERB(name, reach, ...) reach,
+  constexpr Reach kReach[] = {SHMAP_COLLECTIVE_VERBS(SHMAP_VERB)};
+#undef SHMAP_VERB
+  return kReach[static_cast<int>(kind)] == kernels;
+}
 
 // The values that must be equal in all processes besides kind, bytes and ranks, as one number.
 inline std::uint64_t code_of(Reduction op, DType dtype) {

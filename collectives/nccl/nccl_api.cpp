@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <thread>
 #include <utility>
-#include "cuda/libraries/late_library.h"
 
 #include "core/base/env.h"
 #include "core/processes/processes.h"
 #include "core/processes/while_waiting.h"
+#include "cuda/libraries/late_library.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {
@@ -27,24 +27,9 @@ Api open() {
   Api a{};
   if (get_version(&a.version) != ncclSuccess || a.version < kOldest)
     library.throw_version(version_text(a.version), version_text(kOldest));
-  library.load("ncclGetErrorString", a.error_string);
-  library.load("ncclGetLastError", a.last_error);
-  library.load("ncclGetUniqueId", a.unique_id);
-  library.load("ncclCommInitRank", a.init_rank);
-  library.load("ncclCommInitRankConfig", a.init_rank_config);
-  library.load("ncclCommInitAll", a.init_all);
-  library.load("ncclCommSplit", a.split);
-  library.load("ncclCommDestroy", a.destroy);
-  library.load("ncclCommAbort", a.abort);
-  library.load("ncclCommGetAsyncError", a.async_error);
-  library.load("ncclBroadcast", a.broadcast);
-  library.load("ncclAllReduce", a.all_reduce);
-  library.load("ncclReduceScatter", a.reduce_scatter);
-  library.load("ncclAllGather", a.all_gather);
-  library.load("ncclSend", a.send);
-  library.load("ncclRecv", a.recv);
-  library.load("ncclGroupStart", a.group_start);
-  library.load("ncclGroupEnd", a.group_end);
+#define SHMAP_FUNCTION(name, function) library.load(#function, a.name);
+  SHMAP_NCCL_FUNCTIONS(SHMAP_FUNCTION)
+#undef SHMAP_FUNCTION
   return a;
 }
 

@@ -9,26 +9,33 @@
 
 namespace shmap::nccl {
 
+// X(name in Api, function): the functions, a row each. Api and the loading of the library are made
+// from the rows.
+#define SHMAP_NCCL_FUNCTIONS(X)               \
+  X(error_string, ncclGetErrorString)         \
+  X(last_error, ncclGetLastError)             \
+  X(unique_id, ncclGetUniqueId)               \
+  X(init_rank, ncclCommInitRank)              \
+  X(init_rank_config, ncclCommInitRankConfig) \
+  X(init_all, ncclCommInitAll)                \
+  X(split, ncclCommSplit)                     \
+  X(destroy, ncclCommDestroy)                 \
+  X(abort, ncclCommAbort)                     \
+  X(async_error, ncclCommGetAsyncError)       \
+  X(broadcast, ncclBroadcast)                 \
+  X(all_reduce, ncclAllReduce)                \
+  X(reduce_scatter, ncclReduceScatter)        \
+  X(all_gather, ncclAllGather)                \
+  X(send, ncclSend)                           \
+  X(recv, ncclRecv)                           \
+  X(group_start, ncclGroupStart)              \
+  X(group_end, ncclGroupEnd)
+
 struct Api {
   int version;  // as NCCL_VERSION
-  decltype(&ncclGetErrorString) error_string;
-  decltype(&ncclGetLastError) last_error;
-  decltype(&ncclGetUniqueId) unique_id;
-  decltype(&ncclCommInitRank) init_rank;
-  decltype(&ncclCommInitRankConfig) init_rank_config;
-  decltype(&ncclCommInitAll) init_all;
-  decltype(&ncclCommSplit) split;
-  decltype(&ncclCommDestroy) destroy;
-  decltype(&ncclCommAbort) abort;
-  decltype(&ncclCommGetAsyncError) async_error;
-  decltype(&ncclBroadcast) broadcast;
-  decltype(&ncclAllReduce) all_reduce;
-  decltype(&ncclReduceScatter) reduce_scatter;
-  decltype(&ncclAllGather) all_gather;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) recv;
-  decltype(&ncclGroupStart) group_start;
-  decltype(&ncclGroupEnd) group_end;
+#define SHMAP_FUNCTION(name, function) decltype(&function) name;
+  SHMAP_NCCL_FUNCTIONS(SHMAP_FUNCTION)
+#undef SHMAP_FUNCTION
 };
 
 // NCCL, opened at the first call; null where it is missing or unsuitable, with a reason in *why.

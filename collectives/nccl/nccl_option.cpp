@@ -93,7 +93,7 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
 // The driver copies between GPUs that cannot access each other's memory, through the host. A kernel
 // would access memory that it may not.
 std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
-  if (kind == CollectiveKind::permute || kind == CollectiveKind::broadcast) return "";
+  if (!needs_access(kind)) return "";
   if (g.mesh.backend().kind() != DeviceKind::cuda || cliques_of(g).peers) return "";
   std::string why_not;
   const bool found = find(&why_not) != nullptr;
