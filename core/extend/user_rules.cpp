@@ -98,16 +98,17 @@ void run_kernel_of(const KernelCall& call) {
   (p.rules.*given)(args);
 }
 
-// By kind of devices: the user's kernel, and the function that calls it.
+// The kinds of devices for which users write kernels: the user's kernel, and the function that
+// calls it.
 struct UserKernel {
+  DeviceKind kind;
   GivenKernel given;
   KernelFn run;
 };
 template <DeviceKind kind, GivenKernel given>
-constexpr UserKernel kUserKernel = {given, run_kernel_of<kind, given>};
+constexpr UserKernel kUserKernel = {kind, given, run_kernel_of<kind, given>};
 constexpr UserKernel kUserKernels[] = {kUserKernel<DeviceKind::cpu, &ExtendRules::cpu_kernel>,
                                        kUserKernel<DeviceKind::cuda, &ExtendRules::cuda_kernel>};
-static_assert(std::size(kUserKernels) == kDeviceKinds);
 
 // The results of def_impl must have the types of def_abstract_eval, and may vary only over axes of
 // the operands: programs have these types, and plans allocate memory by them.
@@ -263,8 +264,8 @@ void seal(ExtendPrimitive& self) {
       p.result_count = count_results;
     }
     if (rules.variance) p.variance = vary_as_ruled;
-    for (int k = 0; k < kDeviceKinds; ++k)
-      if (rules.*kUserKernels[k].given) p.kernels[k].run = kUserKernels[k].run;
+    for (const UserKernel& user : kUserKernels)
+      if (rules.*user.given) p.kernel(user.kind).run = user.run;
     for (Kernel& kernel : p.kernels) kernel.foreign = kernel.run != nullptr;
     if (!p.kernel(runtime().backend().kind()).run && rules.impl) {
       p.interpret = interpret_impl;
