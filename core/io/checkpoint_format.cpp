@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/crc.h"
+#include "core/base/dtype_table.h"
 #include "core/base/round_up.h"
 #include "core/io/json_reader.h"
 #include "shmap/error.h"
@@ -10,10 +11,6 @@
 namespace shmap::io {
 
 namespace {
-
-constexpr DType kDtypes[] = {DType::bool_, DType::i8,  DType::i16, DType::i32, DType::i64,
-                             DType::u8,    DType::u16, DType::u32, DType::u64, DType::f16,
-                             DType::bf16,  DType::f32, DType::f64};
 
 Shape read_shape(JsonReader& json, const char* what) {
   Shape shape;
@@ -77,9 +74,10 @@ CheckpointLeaf read_leaf(JsonReader& json) {
       leaf.path = json.text_of("a path in quotes");
     } else if (given == 1) {
       const std::string_view name = json.string("a dtype in quotes");
-      const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                       [&](DType t) { return short_name(t) == name; });
-      if (found == std::end(kDtypes)) json.fail("dtype " + quoted_bytes(name));
+      const auto* found =
+          std::find_if(std::begin(detail::dtype_rows), std::end(detail::dtype_rows),
+                       [&](DType t) { return short_name(t) == name && t != DType::prng_key; });
+      if (found == std::end(detail::dtype_rows)) json.fail("dtype " + quoted_bytes(name));
       leaf.dtype = *found;
     } else if (given == 2) {
       leaf.shape = read_shape(json, "a list of extents");
