@@ -1,7 +1,6 @@
 #include "core/transforms/find_attention/traced_attention.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/device/runtime.h"
@@ -23,10 +22,6 @@ constexpr std::size_t kMostEquations = 96;
 // Derivatives take the weights of masked scores for zero, which they are where the masked value is
 // so far below the others. Masked scores themselves depend neither on q nor on k.
 constexpr double kFarBelow = -1e4;
-
-bool is_name(const char* op, const Primitive& primitive) {
-  return op && std::strcmp(op, primitive.name) == 0;
-}
 
 }  // namespace
 
@@ -51,11 +46,14 @@ void TracedAttention::remember_operation(const Primitive& primitive, std::size_t
   if (const Var* v = var_of(primal)) operations_[v] = {&primitive, operands, active};
 }
 
-// Whether x may be the weights: softmax ends in a division, perhaps followed by a conversion.
+// Whether x may be the weights, by makers_: softmax ends in a division, perhaps followed by a
+// conversion.
 bool TracedAttention::may_be_weights(const Array& x) const {
-  if (!var_of(x)) return false;
-  const char* op = node_of(x)->origin.op;
-  return is_name(op, div_p) || is_name(op, convert_element_type_p);
+  const Var* const v = var_of(x);
+  const int* const maker = v ? makers_.find(v) : nullptr;
+  if (!maker) return false;
+  const Primitive* const p = program_->eqns()[static_cast<std::size_t>(*maker - 1)].primitive;
+  return p == &div_p || p == &convert_element_type_p;
 }
 
 void TracedAttention::index_makers() {
@@ -133,8 +131,8 @@ std::vector<int> TracedAttention::makers_of(std::span<const Atom> operands,
 std::optional<TracedAttention::Call> TracedAttention::find(std::span<const Array> primals,
                                                            const Params& dot, std::uint64_t active,
                                                            SourceLine source) {
-  if (!may_be_weights(primals[0]) && !may_be_weights(primals[1])) return std::nullopt;
   index_makers();
+  if (!may_be_weights(primals[0]) && !may_be_weights(primals[1])) return std::nullopt;
   Eqn product{&dot_general_p, {}, nullptr, {}, source};
   ShapedArray in_types[2], type;
   for (std::size_t i = 0; i < 2; ++i) {
