@@ -64,21 +64,21 @@ void run_pscatter(GroupCall& call) {
   if (parts.outer == 1 || table.ranks == 1) {
     for (std::size_t i = 0; i < blocks.out.size(); ++i) {
       blocks.out[i] = blocks.in[i];
-      blocks.out[i].offset += table.slots[table.slot_of[i]].rank * parts.piece;
+      blocks.out[i].offset += table.rank_blocks[table.rank_block_of[i]].rank * parts.piece;
     }
     return;
   }
-  InlineVector<Block, 16> results(table.slots.size());
+  InlineVector<Block, 16> results(table.rank_blocks.size());
   {
     std::lock_guard lock(call.mesh.backend().submit_mutex());
     for (std::size_t i = 0; i < results.size(); ++i) {
-      const CliqueTable::Slot& slot = table.slots[i];
-      const LocalDevice& device = call.mesh.local(slot.position);
+      const CliqueTable::RankBlock& to = table.rank_blocks[i];
+      const LocalDevice& device = call.mesh.local(to.position);
       results[i].buffer = device.space->allocate(blocks.out_bytes, MemorySpace::For::tasks);
       if (blocks.out_bytes == 0) continue;
-      const Block& from = blocks.in[slot.position];
+      const Block& from = blocks.in[to.position];
       StridedCopy box = pieces_box(parts, table.ranks, 1);
-      box.src = static_cast<const std::byte*>(from.data()) + slot.rank * parts.piece;
+      box.src = static_cast<const std::byte*>(from.data()) + to.rank * parts.piece;
       box.dst = results[i].data();
       LaunchSpec at;
       at.stream = device.compute;
@@ -96,7 +96,8 @@ void run_pscatter(GroupCall& call) {
       count(Counter::copied_bytes, blocks.out_bytes);
     }
   }
-  for (std::size_t i = 0; i < blocks.out.size(); ++i) blocks.out[i] = results[table.slot_of[i]];
+  for (std::size_t i = 0; i < blocks.out.size(); ++i)
+    blocks.out[i] = results[table.rank_block_of[i]];
 }
 
 // ---- each the other's transpose

@@ -28,24 +28,24 @@ void run_axis_index(GroupCall& call) {
   const Axes& axes = params_as<NamesParams>(call.params).axes;
   const CliqueTable& table = clique_table(call.mesh, axes.names(), {}, 0);
   constexpr std::int64_t kItem = sizeof(std::int32_t);
-  InlineVector<Block, 16> results(table.slots.size());
+  InlineVector<Block, 16> results(table.rank_blocks.size());
   for (const CliqueTable::Target& target : table.targets) {
-    InlineVector<std::int32_t, 64> ranks(target.slot_count);
-    for (std::uint32_t i = 0; i < target.slot_count; ++i)
-      ranks[i] = static_cast<std::int32_t>(table.slots[target.first_slot + i].rank);
-    const BufferRef buffer = target.space->allocate(target.slot_count * kItem);
+    InlineVector<std::int32_t, 64> ranks(target.block_count);
+    for (std::uint32_t i = 0; i < target.block_count; ++i)
+      ranks[i] = static_cast<std::int32_t>(table.rank_blocks[target.first_block + i].rank);
+    const BufferRef buffer = target.space->allocate(target.block_count * kItem);
     write_constant(call.mesh.backend(), call.mesh.local(target.position), *buffer, ranks.data(),
-                   target.slot_count * kItem);
-    for (std::uint32_t i = 0; i < target.slot_count; ++i)
-      results[target.first_slot + i] = {buffer, i * kItem};
+                   target.block_count * kItem);
+    for (std::uint32_t i = 0; i < target.block_count; ++i)
+      results[target.first_block + i] = {buffer, i * kItem};
   }
-  give_slots(table, results.span(), call.out[0]->blocks());
+  give_rank_blocks(table, results.span(), call.out[0]->blocks());
 }
 
 std::uint64_t rank_on_host(const Params& params, const detail::MeshImpl& mesh,
                            std::uint32_t position, std::span<const std::uint64_t>) {
   const CliqueTable& table = clique_table(mesh, params_as<NamesParams>(params).axes.names(), {}, 0);
-  return static_cast<std::uint64_t>(table.slots[table.slot_of[position]].rank);
+  return static_cast<std::uint64_t>(table.rank_blocks[table.rank_block_of[position]].rank);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class CliqueTableBuilder {
 
   CliqueTable build() {
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) place(p);
-    make_slots();
+    make_rank_blocks();
     for (CliqueTable::Target& target : table_.targets) make_members(target);
     list_cliques();
     if (!mesh_.fully_addressable()) {
@@ -90,21 +90,22 @@ class CliqueTableBuilder {
     if (any == kNone) any = p;
   }
 
-  // Makes a slot for each local member of a target. Members that are missing are in other memory
-  // spaces.
-  void make_slots() {
-    std::vector<std::vector<std::uint32_t>> slot(table_.targets.size());
+  // Makes a RankBlock for each local member of a target. Members that are missing are in other
+  // memory spaces.
+  void make_rank_blocks() {
+    std::vector<std::vector<std::uint32_t>> number(table_.targets.size());
     for (std::uint32_t s = 0; s < table_.targets.size(); ++s) {
       CliqueTable::Target& target = table_.targets[s];
-      target.first_slot = static_cast<std::uint32_t>(table_.slots.size());
+      target.first_block = static_cast<std::uint32_t>(table_.rank_blocks.size());
       for (std::uint32_t r = 0; r < table_.ranks; ++r) {
-        slot[s].push_back(static_cast<std::uint32_t>(table_.slots.size()));
-        if (target.members[r] != kNone) table_.slots.push_back({s, r, target.members[r]});
+        number[s].push_back(static_cast<std::uint32_t>(table_.rank_blocks.size()));
+        if (target.members[r] != kNone) table_.rank_blocks.push_back({s, r, target.members[r]});
       }
-      target.slot_count = static_cast<std::uint32_t>(table_.slots.size()) - target.first_slot;
+      target.block_count =
+          static_cast<std::uint32_t>(table_.rank_blocks.size()) - target.first_block;
     }
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p)
-      table_.slot_of.push_back(slot[table_.target_of[p]][rank_of(p).rank]);
+      table_.rank_block_of.push_back(number[table_.target_of[p]][rank_of(p).rank]);
   }
 
   void make_members(CliqueTable::Target& target) {

@@ -26,10 +26,10 @@ struct CliqueTable {
     std::uint32_t position;              // its first device; the work is enqueued in its stream
     std::vector<std::uint32_t> members;  // rank -> position to read from, in `space` if possible
     std::vector<std::uint32_t> folded;   // members in mesh order: the order of reductions
-    std::uint32_t first_slot, slot_count;
+    std::uint32_t first_block, block_count;  // of rank_blocks
   };
   // One stored result of a rank: the devices of a target that have the same rank share it.
-  struct Slot {
+  struct RankBlock {
     std::uint32_t target, rank;
     std::uint32_t position;  // the first of these devices
   };
@@ -40,9 +40,9 @@ struct CliqueTable {
   // processes are Cliques::kElsewhere, and `folded` is empty.
   std::shared_ptr<const CrossTable> cross;
   std::vector<Target> targets;
-  std::vector<Slot> slots;               // ordered by target
-  std::vector<std::uint32_t> target_of;  // by position
-  std::vector<std::uint32_t> slot_of;    // by position
+  std::vector<RankBlock> rank_blocks;        // ordered by target
+  std::vector<std::uint32_t> target_of;      // by position
+  std::vector<std::uint32_t> rank_block_of;  // by position
   // All cliques, independently of the axes over which the operand varies: [clique][rank] ->
   // position. Each position is in exactly one clique.
   std::vector<std::vector<std::uint32_t>> cliques;

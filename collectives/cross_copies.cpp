@@ -113,24 +113,24 @@ class AllToAll : public LocalWork {
   }
 
   void run(CrossCall& call) {
-    std::vector<Block> slots(table_.slots.size());
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
+    std::vector<Block> results(table_.rank_blocks.size());
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i] = fresh(table_.rank_blocks[i].target, g_.out_bytes);
     if (g_.out_bytes != 0) {
       Round round;
       std::vector<Block> staged;
       std::vector<bool> copied;
       for (const Class& c : cross_.classes) {
         send_class(c, round);
-        staged.push_back(receive_class(c, slots, round));
-        copied.push_back(copy_own(c, slots, round));
+        staged.push_back(receive_class(c, results, round));
+        copied.push_back(copy_own(c, results, round));
       }
       count_sent(round);
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < staged.size(); ++i)
-        hand_out(cross_.classes[i], staged[i], copied[i], slots);
+        hand_out(cross_.classes[i], staged[i], copied[i], results);
     }
-    give_slots(table_, slots, g_.out);
+    give_rank_blocks(table_, results, g_.out);
   }
 
  private:
@@ -162,9 +162,9 @@ class AllToAll : public LocalWork {
     if (!boxes.list.empty()) copy(c.targets.front(), std::move(boxes), {out}, sent);
   }
 
-  // Receives the pieces in the same order: directly into the first slot of their rank, or into a
+  // Receives the pieces in the same order: directly into the first block of their rank, or into a
   // block that is returned.
-  Block receive_class(const Class& c, const std::vector<Block>& slots, Round& round) const {
+  Block receive_class(const Class& c, const std::vector<Block>& results, Round& round) const {
     std::size_t coming = 0;
     for (const Peer& peer : c.peers) coming += peer.takes.size() * c.held.size();
     Block in;
@@ -175,7 +175,7 @@ class AllToAll : public LocalWork {
       for (const std::uint32_t q : peer.takes) {
         for (const std::uint32_t r : c.held) {
           if (writes_runs_) {
-            round.receive(peer.process, slots[first_slot(c, r)], q * exchange_.dst_step, bytes_);
+            round.receive(peer.process, results[first_block(c, r)], q * exchange_.dst_step, bytes_);
           } else {
             round.receive(peer.process, in, received, bytes_);
             received += bytes_;
@@ -188,33 +188,35 @@ class AllToAll : public LocalWork {
 
   // Copies this process's pieces for itself during the exchange; false if they need packing, or are
   // large enough to be divided among workers.
-  bool copy_own(const Class& c, const std::vector<Block>& slots, Round& round) const {
+  bool copy_own(const Class& c, const std::vector<Block>& results, Round& round) const {
     const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
     std::int64_t pieces = 0;
     for (const std::uint32_t s : c.targets)
-      pieces += table_.targets[s].slot_count * static_cast<std::int64_t>(c.held.size());
+      pieces += table_.targets[s].block_count * static_cast<std::int64_t>(c.held.size());
     if (!comes || !reads_runs_ || !writes_runs_ || parts_of_work(pieces * bytes_) > 1) return false;
     for (const std::uint32_t s : c.targets) {
       const CliqueTable::Target& target = table_.targets[s];
-      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
+      for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count; ++k)
         for (const std::uint32_t q : c.held)
-          round.copy(slots[k], q * exchange_.dst_step, block_of(c, q),
-                     table_.slots[k].rank * exchange_.src_step, bytes_);
+          round.copy(results[k], q * exchange_.dst_step, block_of(c, q),
+                     table_.rank_blocks[k].rank * exchange_.src_step, bytes_);
     }
     return true;
   }
 
-  std::uint32_t first_slot(const Class& c, std::uint32_t rank) const {
+  std::uint32_t first_block(const Class& c, std::uint32_t rank) const {
     for (const std::uint32_t s : c.targets) {
       const CliqueTable::Target& target = table_.targets[s];
-      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
-        if (table_.slots[k].rank == rank) return k;
+      for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count; ++k)
+        if (table_.rank_blocks[k].rank == rank) return k;
     }
     return kElsewhere;
   }
 
-  // Copies the pieces into all slots. copied: this process's own pieces are in the slots already.
-  void hand_out(const Class& c, const Block& staged, bool copied, std::vector<Block>& slots) const {
+  // Copies the pieces into the blocks of all ranks. copied: this process's own pieces are in them
+  // already.
+  void hand_out(const Class& c, const Block& staged, bool copied,
+                std::vector<Block>& results) const {
     // The offset in `staged` of the received pieces of each rank.
     std::vector<std::int64_t> came(table_.ranks, -1);
     std::int64_t offset = 0;
@@ -230,28 +232,28 @@ class AllToAll : public LocalWork {
       const CliqueTable::Target& target = table_.targets[s];
       Boxes boxes;
       std::vector<Block> writes;
-      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k) {
-        const std::uint32_t r = table_.slots[k].rank;
-        const std::uint32_t first = first_slot(c, r);
+      for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count; ++k) {
+        const std::uint32_t r = table_.rank_blocks[k].rank;
+        const std::uint32_t first = first_block(c, r);
         const auto at = std::find(c.held.begin(), c.held.end(), r) - c.held.begin();
         for (std::uint32_t q = 0; q < table_.ranks; ++q) {
           if (came[q] < 0) {
             if (copied) continue;
-            boxes.add(exchange_.box, {block_of(c, q), 0}, r * exchange_.src_step, slots[k],
+            boxes.add(exchange_.box, {block_of(c, q), 0}, r * exchange_.src_step, results[k],
                       q * exchange_.dst_step);
           } else if (!writes_runs_) {
-            boxes.add(unpacked, {staged, 0}, came[q] + at * bytes_, slots[k],
+            boxes.add(unpacked, {staged, 0}, came[q] + at * bytes_, results[k],
                       q * exchange_.dst_step);
           } else if (k != first) {
-            boxes.add(exchange_.box, {slots[first], 0}, q * exchange_.dst_step, slots[k],
+            boxes.add(exchange_.box, {results[first], 0}, q * exchange_.dst_step, results[k],
                       q * exchange_.dst_step);
             row_major_strides(exchange_.box.rank, exchange_.box.extent, exchange_.box.itemsize,
                               boxes.list.back().src_stride);
           }
         }
-        writes.push_back(slots[k]);
+        writes.push_back(results[k]);
       }
-      if (!boxes.list.empty()) copy(s, std::move(boxes), writes, g_.out_bytes * target.slot_count);
+      if (!boxes.list.empty()) copy(s, std::move(boxes), writes, g_.out_bytes * target.block_count);
     }
   }
 
@@ -278,7 +280,7 @@ class Moves : public LocalWork {
   using LocalWork::LocalWork;
 
   void permute(CrossCall& call, std::span<const int> source) {
-    std::vector<Block> slots(table_.slots.size());
+    std::vector<Block> results(table_.rank_blocks.size());
     Round round;
     // The received blocks, by class and rank, each in the memory of a device that needs it.
     std::vector<std::vector<Block>> come(cross_.classes.size(), std::vector<Block>(table_.ranks));
@@ -305,18 +307,20 @@ class Moves : public LocalWork {
       const Class& c = cross_.classes[i];
       for (const std::uint32_t s : c.targets) {
         const CliqueTable::Target& target = table_.targets[s];
-        for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k) {
-          const int q = source[table_.slots[k].rank];
+        for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count;
+             ++k) {
+          const int q = source[table_.rank_blocks[k].rank];
           if (q < 0) {
-            slots[k] = zeros(s);
+            results[k] = zeros(s);
             continue;
           }
           const auto rank = static_cast<std::uint32_t>(q);
-          slots[k] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : come[i][rank]);
+          results[k] =
+              here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : come[i][rank]);
         }
       }
     }
-    give_slots(table_, slots, g_.out);
+    give_rank_blocks(table_, results, g_.out);
   }
 
   void broadcast(CrossCall& call, std::uint32_t rank) {

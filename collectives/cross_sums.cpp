@@ -336,44 +336,45 @@ class ReduceScatterCall : public SumCall {
       : SumCall(g, op, dtype), layout_(layout), piece_(g.out_bytes) {}
 
   void run(CrossCall& call) {
-    std::vector<Block> slots(table_.slots.size());
-    for (std::size_t i = 0; i < slots.size(); ++i)
-      slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
+    std::vector<Block> results(table_.rank_blocks.size());
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i] = fresh(table_.rank_blocks[i].target, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
       // [class][local rank][subtree] -> its piece; empty if the exchange adds the pieces
       std::vector<std::vector<std::vector<At>>> pieces;
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (const Class& c : cross_.classes)
-        pieces.push_back(exchange_class(c, slots, *work, round));
+        pieces.push_back(exchange_class(c, results, *work, round));
       if (!work->empty()) round.work = std::move(work);
       count_sent(round);
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Class& c = cross_.classes[i];
         if (pieces[i].empty()) continue;
-        for_slots(c, [&](std::uint32_t s, std::uint32_t k, std::size_t at) {
-          combine(s, pieces[i][at], {slots[k], 0}, 0, piece_ / itemsize(dtype_));
+        for_rank_blocks(c, [&](std::uint32_t s, std::uint32_t k, std::size_t at) {
+          combine(s, pieces[i][at], {results[k], 0}, 0, piece_ / itemsize(dtype_));
         });
       }
     }
-    give_slots(table_, slots, g_.out);
+    give_rank_blocks(table_, results, g_.out);
   }
 
  private:
-  // Calls visit(target, slot, index of the slot's rank in c.held).
+  // Calls visit(target, rank block, index of its rank in c.held).
   template <class Visit>
-  void for_slots(const Class& c, const Visit& visit) const {
+  void for_rank_blocks(const Class& c, const Visit& visit) const {
     for (const std::uint32_t s : c.targets) {
       const CliqueTable::Target& target = table_.targets[s];
-      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
+      for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count; ++k)
         visit(s, k,
               static_cast<std::size_t>(
-                  std::find(c.held.begin(), c.held.end(), table_.slots[k].rank) - c.held.begin()));
+                  std::find(c.held.begin(), c.held.end(), table_.rank_blocks[k].rank) -
+                  c.held.begin()));
     }
   }
 
-  std::vector<std::vector<At>> exchange_class(const Class& c, const std::vector<Block>& slots,
+  std::vector<std::vector<At>> exchange_class(const Class& c, const std::vector<Block>& results,
                                               SumWhereTheyLie& work, Round& round) const {
     std::vector<At> subtrees;
     make_subtrees(c, subtrees);
@@ -387,7 +388,7 @@ class ReduceScatterCall : public SumCall {
     for (const Peer& peer : c.peers) coming += subtrees_of(c, peer.takes).size() * c.held.size();
     const auto added = static_cast<std::int64_t>(subtrees.size() * c.held.size());
     if (coming != 0 && reads_in_place(c, piece_ * added)) {
-      add_where_they_lie(c, pieces, subtrees, slots, work, round);
+      add_where_they_lie(c, pieces, subtrees, results, work, round);
       return {};
     }
     Block staging;
@@ -411,7 +412,7 @@ class ReduceScatterCall : public SumCall {
   // Sends the pieces that other processes add, and adds to `work` the sums of this process's ranks.
   // own: this process's pieces.
   void add_where_they_lie(const Class& c, const std::vector<std::vector<At>>& own,
-                          const std::vector<At>& subtrees, const std::vector<Block>& slots,
+                          const std::vector<At>& subtrees, const std::vector<Block>& results,
                           SumWhereTheyLie& work, Round& round) const {
     std::vector<std::vector<Leaf>> leaves(c.held.size(), std::vector<Leaf>(subtrees.size()));
     for (std::size_t r = 0; r < c.held.size(); ++r)
@@ -425,9 +426,9 @@ class ReduceScatterCall : public SumCall {
         for (std::size_t r = 0; r < c.held.size(); ++r)
           leaves[r][k].parcel = round.receive(peer.process, piece_);
     }
-    for_slots(c, [&](std::uint32_t, std::uint32_t k, std::size_t at) {
-      work.add({leaves[at], static_cast<std::byte*>(slots[k].data()), piece_ / itemsize(dtype_)});
-      round.work_writes(slots[k]);
+    for_rank_blocks(c, [&](std::uint32_t, std::uint32_t k, std::size_t at) {
+      work.add({leaves[at], static_cast<std::byte*>(results[k].data()), piece_ / itemsize(dtype_)});
+      round.work_writes(results[k]);
     });
   }
 

@@ -13,10 +13,10 @@ inline void give_results(const CliqueTable& table, std::span<const Block> result
   enter_blocks(out, [&](std::size_t p) -> const Block& { return results[table.target_of[p]]; });
 }
 
-// For results of which each rank has its own: one for each slot.
-inline void give_slots(const CliqueTable& table, std::span<const Block> slots,
-                       std::span<Block> out) {
-  enter_blocks(out, [&](std::size_t p) -> const Block& { return slots[table.slot_of[p]]; });
+// For results of which each rank has its own: one block for each of rank_blocks.
+inline void give_rank_blocks(const CliqueTable& table, std::span<const Block> results,
+                             std::span<Block> out) {
+  enter_blocks(out, [&](std::size_t p) -> const Block& { return results[table.rank_block_of[p]]; });
 }
 
 }  // namespace shmap

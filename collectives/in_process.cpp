@@ -22,7 +22,7 @@ constexpr double kBytesPerNs = 20;
 constexpr std::int64_t kPartBytes = 256 << 10;
 
 using Target = CliqueTable::Target;
-using Slot = CliqueTable::Slot;
+using RankBlock = CliqueTable::RankBlock;
 
 const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend()); }
 
@@ -61,15 +61,16 @@ void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32
                  native);
 }
 
-void exchange_at_once(const DeviceOps& ops, const StridedCopy& box, std::span<const Slot> slots,
-                      std::int64_t src_step, std::int64_t dst_step, std::uint32_t ranks,
-                      const Addresses& from, const Addresses& to, void* native) {
-  const std::size_t pairs = slots.size() * ranks;
+void exchange_at_once(const DeviceOps& ops, const StridedCopy& box,
+                      std::span<const RankBlock> rank_blocks, std::int64_t src_step,
+                      std::int64_t dst_step, std::uint32_t ranks, const Addresses& from,
+                      const Addresses& to, void* native) {
+  const std::size_t pairs = rank_blocks.size() * ranks;
   InlineVector<const void*, 64> src(pairs);
   InlineVector<void*, 64> dst(pairs);
   for (std::size_t pair = 0; pair < pairs; ++pair) {
     const std::size_t i = pair / ranks, sender = pair % ranks;
-    src[pair] = from[sender] + slots[i].rank * src_step;
+    src[pair] = from[sender] + rank_blocks[i].rank * src_step;
     dst[pair] = to[i] + static_cast<std::int64_t>(sender) * dst_step;
   }
   ops.copy_boxes(box, src.data(), dst.data(), static_cast<int>(pairs), native);
@@ -99,12 +100,12 @@ Block fresh_block(MemorySpace* space, std::int64_t bytes) {
   return block;
 }
 
-// A fresh block for each slot of a target.
+// A fresh block for each RankBlock of a target.
 struct Results {
-  Results(const GroupBlocks& g, const Target& target, std::span<Block> slots)
-      : to(target.slot_count), buffers(target.slot_count) {
-    for (std::uint32_t i = 0; i < target.slot_count; ++i) {
-      Block& block = slots[target.first_slot + i];
+  Results(const GroupBlocks& g, const Target& target, std::span<Block> all)
+      : to(target.block_count), buffers(target.block_count) {
+    for (std::uint32_t i = 0; i < target.block_count; ++i) {
+      Block& block = all[target.first_block + i];
       block = fresh_block(target.space, g.out_bytes);
       to[i] = block_address(block);
       buffers[i] = block.buffer.get();
@@ -279,78 +280,81 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
 void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& layout,
                                            Reduction op, DType dtype) {
   const CliqueTable& table = g.cliques;
-  InlineVector<Block, 16> results(table.slots.size());
+  InlineVector<Block, 16> results(table.rank_blocks.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
     for (const Target& target : table.targets) {
       Results out(g, target, results.span());
       if (g.out_bytes == 0) continue;
       Sources sources(g, target.folded);
-      ReduceScatter work{&ops_of(g),
-                         op,
-                         dtype,
-                         layout,
-                         static_cast<int>(table.ranks),
-                         std::span(table.slots).subspan(target.first_slot, target.slot_count),
-                         std::move(sources.from),
-                         std::move(out.to)};
-      const std::int64_t bytes = g.out_bytes * table.ranks * target.slot_count;
+      ReduceScatter work{
+          &ops_of(g),
+          op,
+          dtype,
+          layout,
+          static_cast<int>(table.ranks),
+          std::span(table.rank_blocks).subspan(target.first_block, target.block_count),
+          std::move(sources.from),
+          std::move(out.to)};
+      const std::int64_t bytes = g.out_bytes * table.ranks * target.block_count;
       enqueue(g, target.position, bytes, target.folded, sources.reads(), out.buffers.span(),
               [work = std::move(work)](int part, int parts, void* native) {
                 work.run(part, parts, native);
               });
     }
   }
-  give_slots(g.cliques, results.span(), g.out);
+  give_rank_blocks(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
 void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
   const CliqueTable& table = g.cliques;
   PieceCopy piece(ops_of(g), exchange.box);
-  InlineVector<Block, 16> results(table.slots.size());
+  InlineVector<Block, 16> results(table.rank_blocks.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
     for (const Target& target : table.targets) {
       Results out(g, target, results.span());
       if (g.out_bytes == 0) continue;
       Sources sources(g, target.members);
-      const auto slots = std::span(table.slots).subspan(target.first_slot, target.slot_count);
+      const auto rank_blocks =
+          std::span(table.rank_blocks).subspan(target.first_block, target.block_count);
       if (in_one_piece_of_work(g, target)) {
-        enqueue(g, target.position, g.out_bytes * target.slot_count, target.members,
+        enqueue(g, target.position, g.out_bytes * target.block_count, target.members,
                 sources.reads(), out.buffers.span(),
-                [ops = &ops_of(g), box = exchange.box, slots, src_step = exchange.src_step,
+                [ops = &ops_of(g), box = exchange.box, rank_blocks, src_step = exchange.src_step,
                  dst_step = exchange.dst_step, ranks = table.ranks, from = std::move(sources.from),
                  to = std::move(out.to)](int part, int, void* native) {
                   if (part == 0)
-                    exchange_at_once(*ops, box, slots, src_step, dst_step, ranks, from, to, native);
+                    exchange_at_once(*ops, box, rank_blocks, src_step, dst_step, ranks, from, to,
+                                     native);
                 });
         continue;
       }
-      piece.choose(g.out_bytes * target.slot_count);
-      enqueue(g, target.position, g.out_bytes * target.slot_count, target.members, sources.reads(),
+      piece.choose(g.out_bytes * target.block_count);
+      enqueue(g, target.position, g.out_bytes * target.block_count, target.members, sources.reads(),
               out.buffers.span(),
-              [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
+              [piece, rank_blocks, src_step = exchange.src_step, dst_step = exchange.dst_step,
                ranks = table.ranks, from = std::move(sources.from),
                to = std::move(out.to)](int part, int parts, void* native) {
                 const auto [begin, end] =
-                    share(static_cast<std::int64_t>(slots.size()) * ranks, 1, part, parts);
+                    share(static_cast<std::int64_t>(rank_blocks.size()) * ranks, 1, part, parts);
                 for (std::int64_t pair = begin; pair < end; ++pair) {
                   const auto i = static_cast<std::size_t>(pair / ranks);
                   const std::int64_t sender = pair % ranks;
-                  piece.run(from[static_cast<std::size_t>(sender)] + slots[i].rank * src_step,
+                  piece.run(from[static_cast<std::size_t>(sender)] + rank_blocks[i].rank * src_step,
                             to[i] + sender * dst_step, native);
                 }
               });
     }
   }
-  give_slots(g.cliques, results.span(), g.out);
+  give_rank_blocks(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
 void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> source) {
   const CliqueTable& table = g.cliques;
-  InlineVector<Block, 16> results(table.slots.size());
+  InlineVector<Block, 16> results(table.rank_blocks.size());
   std::vector<std::pair<MemorySpace*, Block>> zeros;
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
@@ -370,21 +374,21 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       }
       return zeros.emplace_back(device.space, std::move(block)).second;
     };
-    for (std::size_t i = 0; i < table.slots.size(); ++i) {
-      const Slot& slot = table.slots[i];
-      const LocalDevice& device = g.mesh.local(slot.position);
-      const int from = source[slot.rank];
+    for (std::size_t i = 0; i < table.rank_blocks.size(); ++i) {
+      const RankBlock& to = table.rank_blocks[i];
+      const LocalDevice& device = g.mesh.local(to.position);
+      const int from = source[to.rank];
       if (from < 0) {
-        results[i] = zeros_at(slot.position);
+        results[i] = zeros_at(to.position);
         continue;
       }
       const std::uint32_t position =
-          table.targets[slot.target].members[static_cast<std::size_t>(from)];
+          table.targets[to.target].members[static_cast<std::size_t>(from)];
       const bool here = g.mesh.local(position).space == device.space;
-      results[i] = here ? g.in[position] : copy_block(g, position, slot.position);
+      results[i] = here ? g.in[position] : copy_block(g, position, to.position);
     }
   }
-  give_slots(g.cliques, results.span(), g.out);
+  give_rank_blocks(g.cliques, results.span(), g.out);
 }
 
 void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) {

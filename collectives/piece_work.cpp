@@ -63,7 +63,7 @@ void ReduceScatter::shift(InlineVector<const void*, 64>& at, std::int64_t offset
 
 void ReduceScatter::run(int part, int part_count, void* native) const {
   if (ops->combine_pieces) return reduce_at_once(native);
-  const bool few = 2 * slots.size() <= static_cast<std::size_t>(ranks);
+  const bool few = 2 * rank_blocks.size() <= static_cast<std::size_t>(ranks);
   if (parts.piece >= (few ? kFewRowBytes : kRowBytes) || (few && parts.outer == 1)) {
     reduce_pieces(part, part_count, native);
   } else {
@@ -74,8 +74,9 @@ void ReduceScatter::run(int part, int part_count, void* native) const {
 // One call for the results of all ranks.
 void ReduceScatter::reduce_at_once(void* native) const {
   const std::int64_t length = parts.piece / parts.itemsize;
-  InlineVector<CombinedPiece, 16> pieces(slots.size());
-  for (std::size_t i = 0; i < slots.size(); ++i) pieces[i] = {to[i], slots[i].rank * length};
+  InlineVector<CombinedPiece, 16> pieces(rank_blocks.size());
+  for (std::size_t i = 0; i < rank_blocks.size(); ++i)
+    pieces[i] = {to[i], rank_blocks[i].rank * length};
   ops->combine_pieces(op, dtype, from.data(), ranks, {pieces.data(), pieces.size()}, parts.outer,
                       length, ranks * length, native);
 }
@@ -86,11 +87,11 @@ void ReduceScatter::reduce_pieces(int part, int part_count, void* native) const 
   const std::int64_t length = parts.piece / parts.itemsize;
   const auto [begin, end] =
       share(parts.outer * length, kGrainBytes / parts.itemsize, part, part_count);
-  for (std::size_t i = 0; i < slots.size(); ++i) {
+  for (std::size_t i = 0; i < rank_blocks.size(); ++i) {
     for (std::int64_t at_row = begin; at_row < end;) {
       const std::int64_t row = at_row / length;
       const std::int64_t stop = std::min(end, (row + 1) * length);
-      shift(at, (row * ranks + slots[i].rank) * parts.piece);
+      shift(at, (row * ranks + rank_blocks[i].rank) * parts.piece);
       ops->combine(op, dtype, at.data(), ranks, to[i] + row * parts.piece, at_row - row * length,
                    stop - row * length, native);
       at_row = stop;
@@ -116,8 +117,8 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
     ops->combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
                  native);
     StridedCopy box = pieces_box({rows, parts.piece, parts.itemsize}, ranks, 1);
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      box.src = scratch + slots[i].rank * parts.piece;
+    for (std::size_t i = 0; i < rank_blocks.size(); ++i) {
+      box.src = scratch + rank_blocks[i].rank * parts.piece;
       box.dst = to[i] + row * parts.piece;
       if (rows == 1) {
         ops->copy(box.dst, box.src, parts.piece, native);

@@ -51,7 +51,7 @@ struct ReduceScatter {
   DType dtype;
   Interleaved parts;
   int ranks;
-  std::span<const CliqueTable::Slot> slots;  // of the table, which is never freed
+  std::span<const CliqueTable::RankBlock> rank_blocks;  // of the table, which is never freed
   Addresses from, to;
 
   void run(int part, int part_count, void* native) const;
