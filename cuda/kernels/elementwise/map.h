@@ -11,7 +11,7 @@ namespace shmap::cuda {
 
 // The elements that one thread loads or stores at once.
 template <class T, int count>
-struct alignas(sizeof(T) * count) Pack {
+struct alignas(sizeof(T) * count) Items {
   T item[count];
 };
 
@@ -42,14 +42,14 @@ __device__ __forceinline__ Source<T> with_value(Source<T> source) {
 // Loads elements at … at + count - 1. Only `rest` of them exist; the last one takes the place of
 // the others.
 template <int count, class T>
-__device__ __forceinline__ Pack<T, count> load_pack(const Source<T>& source, std::int64_t at,
-                                                    std::int64_t rest, bool packed) {
-  Pack<T, count> result;
+__device__ __forceinline__ Items<T, count> load_items(const Source<T>& source, std::int64_t at,
+                                                      std::int64_t rest, bool packed) {
+  Items<T, count> result;
   if (source.kind != Operand::whole) {
     SHMAP_UNROLL
     for (int k = 0; k < count; ++k) result.item[k] = source.value;
   } else if (packed && rest >= count) {
-    result = *reinterpret_cast<const Pack<T, count>*>(source.data + at);
+    result = *reinterpret_cast<const Items<T, count>*>(source.data + at);
   } else {
     SHMAP_UNROLL
     for (int k = 0; k < count; ++k) result.item[k] = source.data[at + (k < rest ? k : rest - 1)];
@@ -58,8 +58,8 @@ __device__ __forceinline__ Pack<T, count> load_pack(const Source<T>& source, std
 }
 
 template <class Op, class Out, int count, class... In>
-__device__ __forceinline__ Pack<Out, count> map_pack(const Pack<In, count>&... in) {
-  Pack<Out, count> result;
+__device__ __forceinline__ Items<Out, count> map_items(const Items<In, count>&... in) {
+  Items<Out, count> result;
   SHMAP_UNROLL
   for (int k = 0; k < count; ++k) result.item[k] = Op::run(in.item[k]...);
   return result;
@@ -75,10 +75,10 @@ __global__ void __launch_bounds__(kThreads)
     for (std::int64_t at = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * count; at < n;
          at += step) {
       const std::int64_t rest = n - at;
-      const Pack<Out, count> result =
-          map_pack<Op, Out, count>(load_pack<count>(in, at, rest, packed)...);
+      const Items<Out, count> result =
+          map_items<Op, Out, count>(load_items<count>(in, at, rest, packed)...);
       if (packed && rest >= count) {
-        *reinterpret_cast<Pack<Out, count>*>(out + at) = result;
+        *reinterpret_cast<Items<Out, count>*>(out + at) = result;
       } else {
         SHMAP_UNROLL
         for (int k = 0; k < count; ++k)

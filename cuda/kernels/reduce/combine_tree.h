@@ -37,14 +37,14 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t rest = length - begin, from = row * stride + first + begin;
     const auto load = [&](int rank) {
       const Source<T> source{static_cast<const T*>(ranks.at[rank]), {}, Operand::whole, {}};
-      const Pack<T, count> given = load_pack<count>(source, from, rest, packed);
-      Pack<C, count> result;
+      const Items<T, count> given = load_items<count>(source, from, rest, packed);
+      Items<C, count> result;
       SHMAP_UNROLL
       for (int k = 0; k < count; ++k) result.item[k] = scalar::widen(given.item[k]);
       return result;
     };
-    const auto fold = [](const Pack<C, count>& a, const Pack<C, count>& b) {
-      Pack<C, count> result;
+    const auto fold = [](const Items<C, count>& a, const Items<C, count>& b) {
+      Items<C, count> result;
       SHMAP_UNROLL
       for (int k = 0; k < count; ++k) result.item[k] = Op()(a.item[k], b.item[k]);
       return result;
@@ -55,11 +55,11 @@ __global__ void __launch_bounds__(kThreads)
     // Four leaves are loaded at once. At each level the kernel keeps the subtree that waits for its
     // right neighbour; the leaf's number, which is the same in all threads, tells which subtree
     // that is.
-    Pack<C, count> left[kLevels], value = leaf(0);
+    Items<C, count> left[kLevels], value = leaf(0);
     if (leaves == 2) value = fold(value, leaf(1));
     for (int first = 0; leaves > 2 && first < leaves; first += 4) {
-      const Pack<C, count> a = first == 0 ? value : leaf(first), b = leaf(first + 1);
-      const Pack<C, count> c = leaf(first + 2), d = leaf(first + 3);
+      const Items<C, count> a = first == 0 ? value : leaf(first), b = leaf(first + 1);
+      const Items<C, count> c = leaf(first + 2), d = leaf(first + 3);
       value = fold(fold(a, b), fold(c, d));
       bool climbs = true;
       SHMAP_UNROLL
@@ -74,11 +74,11 @@ __global__ void __launch_bounds__(kThreads)
       }
     }
     T* const to = out + row * length + begin;
-    Pack<T, count> result;
+    Items<T, count> result;
     SHMAP_UNROLL
     for (int k = 0; k < count; ++k) result.item[k] = scalar::narrow<T>(value.item[k]);
     if (packed && rest >= count) {
-      *reinterpret_cast<Pack<T, count>*>(to) = result;
+      *reinterpret_cast<Items<T, count>*>(to) = result;
     } else {
       SHMAP_UNROLL
       for (int k = 0; k < count; ++k)
