@@ -17,8 +17,8 @@ const char* remedy(cudaError_t code) noexcept {
     case cudaErrorHardwareStackError:
     case cudaErrorLaunchFailure:
     case cudaErrorAssert:
-      return ". A kernel did what it may not: compute-sanitizer finds it, CUDA_LAUNCH_BLOCKING=1 "
-             "makes it fail where it is launched";
+      return ". A kernel made an invalid access: run under compute-sanitizer, or set "
+             "CUDA_LAUNCH_BLOCKING=1 so that the failing launch reports it";
     case cudaErrorECCUncorrectable:
       return ". The hardware reports damage: see nvidia-smi -q";
     case cudaErrorInsufficientDriver:

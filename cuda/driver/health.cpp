@@ -63,8 +63,8 @@ void Health::poison(cudaError_t code, const char* where) noexcept {
     }
     text +=
         ". Every later use of these devices fails so; work on the host goes on, and a new process "
-        "has the GPU again. compute-sanitizer finds what a kernel did wrong, "
-        "CUDA_LAUNCH_BLOCKING=1 makes it fail where it is launched.";
+        "has the GPU again. Run under compute-sanitizer, which finds a kernel's invalid access, or "
+        "set CUDA_LAUNCH_BLOCKING=1 so that the failing launch reports it.";
     failure_->error = std::make_exception_ptr(DeviceError(text));
   } catch (...) {
     failure_->error = std::current_exception();  // no memory for the text

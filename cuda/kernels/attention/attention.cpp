@@ -109,12 +109,12 @@ void own_attention(const Attention& a, void* native_stream) {
     call.masked = std::fmin(std::fmax(a.masked / a.scale, -most), most);
   }
   const int item = static_cast<int>(itemsize(a.dtype));
-  const auto lies_well = [&](const AttentionOperand& x, std::int64_t depth) {
+  const auto aligned = [&](const AttentionOperand& x, std::int64_t depth) {
     return lies_in_pieces(a, x, depth, item, 16);
   };
-  call.q_lies_well = lies_well(a.q, a.depth);
-  call.k_lies_well = lies_well(a.k, a.depth);
-  call.v_lies_well = lies_well(a.v, a.v_depth);
+  call.q_aligned = aligned(a.q, a.depth);
+  call.k_aligned = aligned(a.k, a.depth);
+  call.v_aligned = aligned(a.v, a.v_depth);
   const int out_item = static_cast<int>(itemsize(a.out_dtype));
   call.out_in_pairs = lies_in_pieces(a, {a.out, a.out_outer, a.out_inner, a.out_row, a.out_member},
                                      a.v_depth, out_item, 2 * out_item);

@@ -23,12 +23,12 @@ constexpr AttentionTiles f32_attention_tiles(int depth) {
 // (plain); else they hold scaled, biased and masked scores.
 struct AttentionCall {
   Attention a;
-  bool plain;        // scores are held as products
-  float factor;      // exp(score) is exp2(factor · the held value)
-  float masked;      // the held value of a masked score
-  bool q_lies_well;  // q has 16-byte pieces at multiples of 16; likewise k and v
-  bool k_lies_well;
-  bool v_lies_well;
+  bool plain;      // scores are held as products
+  float factor;    // exp(score) is exp2(factor · the held value)
+  float masked;    // the held value of a masked score
+  bool q_aligned;  // q starts at, and has rows at, multiples of 16 bytes; likewise k and v
+  bool k_aligned;
+  bool v_aligned;
   bool out_in_pairs;  // two neighbours of the result are one aligned access
   // How many blocks of threads share the keys of a row, and how many key blocks each of them has.
   // With more than one, scratch gets [parts, rows of all heads, v_depth] unnormalised results,

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   AsyncCopies copies;
   load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
       copies, q, static_cast<const float*>(block.q), a.q.row, block.row, static_cast<int>(a.q_rows),
-      depth, call.q_lies_well);
+      depth, call.q_aligned);
   RunningRow running[kOwnRows];
   float4 out[kOwnRows][kOwnGroups] = {};
   // The first iteration handles the columns that the causal mask leaves; the second one handles the
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       const int column = j * Tiles::kColumns;
       load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
           copies, keys_or_values, static_cast<const float*>(block.k), a.k.row, column, k_rows,
-          depth, call.k_lies_well);
+          depth, call.k_aligned);
       copies.wait();
       __syncthreads();
       if (works) {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       __syncthreads();
       load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
           copies, keys_or_values, static_cast<const float*>(block.v), a.v.row, column, k_rows,
-          v_depth, call.v_lies_well);
+          v_depth, call.v_aligned);
       copies.wait();
       __syncthreads();
       if (works) {
@@ -102,10 +102,11 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       __syncthreads();
     }
     if (last == block.end || call.masked == kNoScore) break;
-    bool felt = false;
+    bool masked_count = false;
     for (int r = 0; r < kOwnRows; ++r)
-      felt = felt || (block.row + own + r < a.q_rows && running[r].feels(call.masked, call.factor));
-    if (__syncthreads_or(felt) == 0) break;
+      masked_count = masked_count || (block.row + own + r < a.q_rows &&
+                                      running[r].masked_counts(call.masked, call.factor));
+    if (__syncthreads_or(masked_count) == 0) break;
   }
   if (!works) return;
   SHMAP_UNROLL

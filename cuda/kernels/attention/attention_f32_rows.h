@@ -8,11 +8,11 @@
 namespace shmap::cuda {
 
 // Copies rows first … first + kRows - 1 of `from` to shared memory, with zeros beyond `rows` and
-// `depth`. lies_well: `from` has floats in 16-byte pieces at multiples of 16.
+// `depth`. aligned: `from` starts at, and has rows at, multiples of 16 bytes.
 template <int kDepth, int kRows, int kThreads, class T>
 __device__ __forceinline__ void load_float_rows(AsyncCopies& copies, float* to, const T* from,
                                                 std::int64_t stride, int first, int rows, int depth,
-                                                bool lies_well) {
+                                                bool aligned) {
   constexpr int kPieces = kDepth / 4;
   SHMAP_KEEP_LOOP
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kPieces; i += kThreads) {
@@ -21,7 +21,7 @@ __device__ __forceinline__ void load_float_rows(AsyncCopies& copies, float* to, 
     const T* source = inside ? from + (first + row) * stride + column : from;
     float* const place = to + row * (kDepth + 4) + column;
     if constexpr (sizeof(T) == 4) {
-      if (lies_well) {
+      if (aligned) {
         copies.copy16(place, source, inside);
         continue;
       }

@@ -35,10 +35,10 @@ __device__ __forceinline__ void load_pair(AsyncCopies& copies, bool of_keys, flo
   const AttentionOperand &one = of_keys ? a.k : a.q, &other = of_keys ? a.v : call.cotangent;
   load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
       copies, to, block.start<float>(one, member), one.row, first, rows, static_cast<int>(a.depth),
-      of_keys ? call.k_lies_well : call.q_lies_well);
+      of_keys ? call.k_aligned : call.q_aligned);
   load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
       copies, to + Tiles::kTile, block.start<float>(other, member), other.row, first, rows,
-      static_cast<int>(a.v_depth), of_keys ? call.v_lies_well : call.cotangent_lies_well);
+      static_cast<int>(a.v_depth), of_keys ? call.v_aligned : call.cotangent_aligned);
 }
 
 template <int kDepth, GradOf kOf>
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(FloatGradTiles<kDepth>::kThreads)
   SHMAP_DYNAMIC_SHARED(shared);
   __shared__ GradBlock block;
   const Attention& a = call.a;
-  if (threadIdx.x == 0) block = find_grad_block<kOf>(a, call.may_feel, kRows, kRows);
+  if (threadIdx.x == 0) block = find_grad_block<kOf>(a, call.reads_masked_counts, kRows, kRows);
   __syncthreads();
   float* const own_rows = reinterpret_cast<float*>(shared);
   float* const stream = own_rows + 2 * Tiles::kTile;

@@ -60,14 +60,14 @@ __device__ __forceinline__ void load_queries(AsyncCopies& copies, unsigned char*
   const Attention& a = call.a;
   const int rows = static_cast<int>(a.q_rows), v_depth = static_cast<int>(a.v_depth);
   load_rows<T, kDepth, kRows>(copies, q, block.template start<T>(a.q, member), a.q.row, first, rows,
-                              static_cast<int>(a.depth), call.q_lies_well);
+                              static_cast<int>(a.depth), call.q_aligned);
   const AttentionOperand& c = call.cotangent;
   if (a.out_dtype == DType::f32)
     load_rounded<T, kDepth, kRows>(cotangent, block.template start<float>(c, member), c.row, first,
                                    rows, v_depth);
   else
     load_rows<T, kDepth, kRows>(copies, cotangent, block.template start<T>(c, member), c.row, first,
-                                rows, v_depth, call.cotangent_lies_well);
+                                rows, v_depth, call.cotangent_aligned);
 }
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_keys(AsyncCopies& copies, unsigned char* k, unsigned char* v,
@@ -76,9 +76,9 @@ __device__ __forceinline__ void load_keys(AsyncCopies& copies, unsigned char* k,
   const Attention& a = call.a;
   const int rows = static_cast<int>(a.k_rows);
   load_rows<T, kDepth, kRows>(copies, k, block.template start<T>(a.k, 0), a.k.row, first, rows,
-                              static_cast<int>(a.depth), call.k_lies_well);
+                              static_cast<int>(a.depth), call.k_aligned);
   load_rows<T, kDepth, kRows>(copies, v, block.template start<T>(a.v, 0), a.v.row, first, rows,
-                              static_cast<int>(a.v_depth), call.v_lies_well);
+                              static_cast<int>(a.v_depth), call.v_aligned);
 }
 
 // The products that are summed: weights times the cotangent (for v), gradients of scores times the
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(GradTiles<kDepth>::kThreads, kDepth > 128 ? 1 
   __shared__ GradBlock block;
   const Attention& a = call.a;
   if (threadIdx.x == 0)
-    block = find_grad_block<kOf>(a, call.may_feel, Tiles::kRows, Tiles::kStream);
+    block = find_grad_block<kOf>(a, call.reads_masked_counts, Tiles::kRows, Tiles::kStream);
   __syncthreads();
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * Tiles::kWarpRows;
   const bool works = block.first + warp_row < (kKeys ? a.k_rows : a.q_rows);

@@ -34,7 +34,7 @@ struct GradBlock {
 
 // Finds the block of blockIdx.x; for each head, the rows with the most work come first.
 template <GradOf kOf>
-__device__ __forceinline__ GradBlock find_grad_block(const Attention& a, bool may_feel,
+__device__ __forceinline__ GradBlock find_grad_block(const Attention& a, bool masked_counts,
                                                      int own_rows, int stream_rows) {
   GradBlock block;
   const int q_rows = static_cast<int>(a.q_rows), k_rows = static_cast<int>(a.k_rows);
@@ -61,7 +61,7 @@ __device__ __forceinline__ GradBlock find_grad_block(const Attention& a, bool ma
   } else {
     const std::int64_t row = max(std::int64_t{0}, block.first - a.causal_offset);
     block.visible = static_cast<int>(min(static_cast<std::int64_t>(block.end), row / stream_rows));
-    block.begin = may_feel ? 0 : block.visible;
+    block.begin = masked_counts ? 0 : block.visible;
   }
   return block;
 }
@@ -101,17 +101,18 @@ struct GradWalk {
   __device__ __forceinline__ void settle(const AttentionGradCall& call, const GradBlock& block,
                                          int stream_rows) {
     if constexpr (kOf == GradOf::keys) {
-      if (!call.may_feel) return;
-      while (!is_done(call, block) && tile < block.visible && !is_felt(call, block, stream_rows))
+      if (!call.reads_masked_counts) return;
+      while (!is_done(call, block) && tile < block.visible &&
+             !masked_counts(call, block, stream_rows))
         step(block);
     }
   }
-  __device__ __forceinline__ bool is_felt(const AttentionGradCall& call, const GradBlock& block,
-                                          int stream_rows) const {
-    const int each = stream_rows / kFeltRows, first = tile * each;
-    const int* const felt = call.felt + block.head(call.a, member) * call.felt_tiles;
-    for (int i = first; i < first + each && i < call.felt_tiles; ++i)
-      if (felt[i] != 0) return true;
+  __device__ __forceinline__ bool masked_counts(const AttentionGradCall& call,
+                                                const GradBlock& block, int stream_rows) const {
+    const int each = stream_rows / kMaskedRows, first = tile * each;
+    const int* const counts = call.masked_counts + block.head(call.a, member) * call.masked_tiles;
+    for (int i = first; i < first + each && i < call.masked_tiles; ++i)
+      if (counts[i] != 0) return true;
     return false;
   }
 };

@@ -54,14 +54,14 @@ class HalfRows {
     add_products<T, kDepth>(out_, scores, v);
   }
 
-  __device__ __forceinline__ bool feels(const AttentionCall& call) const {
+  __device__ __forceinline__ bool masked_counts(const AttentionCall& call) const {
     bool any = false;
     SHMAP_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half)
         any = any || (row_of(m, half) < call.a.q_rows &&
-                      running_[m][half].feels(call.masked, call.factor));
+                      running_[m][half].masked_counts(call.masked, call.factor));
     }
     return any;
   }
@@ -198,8 +198,7 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
   unsigned char* const stages = shared + Tiles::kRows * Tiles::kRowBytes;
   AsyncCopies copies;
   load_rows<T, kDepth, Tiles::kRows>(copies, shared, static_cast<const T*>(block.q), a.q.row,
-                                     block.row, q_rows, static_cast<int>(a.depth),
-                                     call.q_lies_well);
+                                     block.row, q_rows, static_cast<int>(a.depth), call.q_aligned);
   HalfRows<T, kDepth, kPlain> rows(block.row + warp_row);
   // The first iteration handles the columns that the causal mask leaves; the second one handles the
   // rest, if the remaining scores of some row are so small that masked scores count.
@@ -217,10 +216,10 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
         const int row = (j + 1) * Tiles::kColumns;
         load_rows<T, kDepth, Tiles::kColumns>(copies, to, static_cast<const T*>(block.k), a.k.row,
                                               row, k_rows, static_cast<int>(a.depth),
-                                              call.k_lies_well);
+                                              call.k_aligned);
         load_rows<T, kDepth, Tiles::kColumns>(copies, to + Tiles::kBlockBytes,
                                               static_cast<const T*>(block.v), a.v.row, row, k_rows,
-                                              static_cast<int>(a.v_depth), call.v_lies_well);
+                                              static_cast<int>(a.v_depth), call.v_aligned);
       }
       if (j < first || !works) continue;
       const unsigned char* const k = stages + (j & 1) * 2 * Tiles::kBlockBytes;
@@ -228,7 +227,7 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
                 j * Tiles::kColumns);
     }
     if (last == block.end || call.masked == kNoScore) break;
-    if (__syncthreads_or(works && rows.feels(call)) == 0) break;
+    if (__syncthreads_or(works && rows.masked_counts(call)) == 0) break;
   }
   if (works) rows.store(call, block);
 }

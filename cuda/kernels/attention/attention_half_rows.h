@@ -16,13 +16,13 @@ inline constexpr int kHalfWarps = 4;  // of a block
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to, const T* from,
                                           std::int64_t stride, int first, int rows, int depth,
-                                          bool lies_well) {
+                                          bool aligned) {
   constexpr int kPieces = kDepth / 8;
   constexpr int kStep = 32 * kHalfWarps / kPieces;  // rows that the block's threads copy at a time
   const int thread = thread_now();
   const int piece = thread % kPieces;
   int row = thread / kPieces;
-  if (lies_well) {
+  if (aligned) {
     const bool inside = piece * 8 < depth;
     const T* source = from + (first + row) * stride + piece * 8;
     SHMAP_UNROLL

@@ -13,9 +13,9 @@ template <class Out>
 __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
   const Attention& a = call.a;
   const AttentionOperand& c = call.cotangent;
-  const std::int64_t head = blockIdx.x / call.felt_tiles, member = head % a.shared,
+  const std::int64_t head = blockIdx.x / call.masked_tiles, member = head % a.shared,
                      inner = head / a.shared % a.inner, outer = head / a.shared / a.inner;
-  const std::int64_t tile = blockIdx.x % call.felt_tiles * kFeltRows;
+  const std::int64_t tile = blockIdx.x % call.masked_tiles * kMaskedRows;
   const int lane = static_cast<int>(threadIdx.x) & 31;
   const Out* const out = static_cast<const Out*>(a.out) + outer * a.out_outer +
                          inner * a.out_inner + member * a.out_member;
@@ -23,9 +23,9 @@ __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
       static_cast<const Out*>(c.data) + outer * c.outer + inner * c.inner + member * c.member;
   const float* const sums =
       a.sums + outer * a.sums_outer + inner * a.sums_inner + member * a.sums_member;
-  bool felt = false;
+  bool masked_count = false;
   SHMAP_KEEP_LOOP
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < kFeltRows; i += kWarps) {
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < kMaskedRows; i += kWarps) {
     const std::int64_t row = tile + i;
     if (row >= a.q_rows) break;
     float mean = 0.0f;
@@ -37,11 +37,12 @@ __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
     if (lane == 0)
       call.notes[head * a.q_rows + row] = {most, 1.0f / sums[a.q_rows + row], mean, 0.0f};
     constexpr float kLog2e = 1.44269504088896340736f;
-    // A NaN counts as felt: it is the result for a row whose columns are all masked by -infinity.
-    felt = felt || !(fast_exp2((a.masked - most) * kLog2e) == 0.0f);
+    // A NaN counts as nonzero: it is the result for a row whose columns are all masked by
+    // -infinity.
+    masked_count = masked_count || !(fast_exp2((a.masked - most) * kLog2e) == 0.0f);
   }
-  const int any = __syncthreads_or(felt);
-  if (threadIdx.x == 0) call.felt[blockIdx.x] = any;
+  const int any = __syncthreads_or(masked_count);
+  if (threadIdx.x == 0) call.masked_counts[blockIdx.x] = any;
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ void attention_notes(const AttentionGradCall& call, void* native_stream) {
                       : a.out_dtype == f16 ? make_notes<F16>
                                            : make_notes<Bf16>;
   launch("attention_notes", kernel,
-         dim3(static_cast<unsigned>(a.outer * a.inner * a.shared * call.felt_tiles)),
+         dim3(static_cast<unsigned>(a.outer * a.inner * a.shared * call.masked_tiles)),
          dim3(kThreadsOfNotes), native_stream, call);
 }
 

@@ -180,7 +180,7 @@ struct RunningRow {
   }
   __device__ __forceinline__ float base() const { return greatest == kNoScore ? 0.0f : greatest; }
   // True if a masked score counts beside the greatest score.
-  __device__ __forceinline__ bool feels(float masked, float factor) const {
+  __device__ __forceinline__ bool masked_counts(float masked, float factor) const {
     return fast_exp2((masked - greatest) * factor) > 0.0f;
   }
 };

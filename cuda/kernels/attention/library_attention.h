@@ -7,7 +7,7 @@
 //                    repeats its bits, and treats NaNs and infinities of scores as the own kernel
 //                    does, is timed: no bias, no backward pass whose sums have no order. Calls with
 //                    fewer than 16 rows of q are not timed either, nor more than 64 forms in a
-//                    process, because a form takes up to seconds.
+//                    process, because timing one form can take seconds.
 //   own              the own kernel
 //   cudnn            cuDNN's first proposal, wherever it has one
 //   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order
