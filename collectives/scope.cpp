@@ -57,7 +57,7 @@ int group_size(const Groups& groups, int ranks, const char* what, const Axes& ax
   const auto fail = [&](const std::string& problem) {
     throw ValueError(std::string(what) + ": axis_index_groups: " + problem +
                      ". The groups must hold each of the " + describe_ranks(axes, ranks) +
-                     " once, and be of one length" + at_line(source));
+                     " once, and have equal sizes" + at_line(source));
   };
   std::vector<bool> seen(static_cast<std::size_t>(ranks));
   int count = 0;
@@ -68,7 +68,8 @@ int group_size(const Groups& groups, int ranks, const char* what, const Axes& ax
     }
     for (int rank : group) {
       if (rank < 0 || rank >= ranks) fail("rank " + std::to_string(rank) + " is out of range");
-      if (seen[static_cast<std::size_t>(rank)]) fail("rank " + std::to_string(rank) + " is twice");
+      if (seen[static_cast<std::size_t>(rank)])
+        fail("rank " + std::to_string(rank) + " is listed twice");
       seen[static_cast<std::size_t>(rank)] = true;
       ++count;
     }

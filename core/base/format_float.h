@@ -33,8 +33,8 @@ std::string positional(const Decimal& d);
 std::string scientific(const Decimal& d, int fraction_digits, int exponent_digits);
 
 // One element as NumPy prints a scalar (str): "1.5", "1e-05", "3", "True", "nan". bfloat16 prints
-// six significant digits without trailing zeros ("0.100098", "1"), as ml_dtypes and so JAX do.
-// prng_key is not a number: TypeError.
+// six significant digits without trailing zeros ("0.100098", "1"), as ml_dtypes, and therefore JAX,
+// does. prng_key is not a number: TypeError.
 std::string format_scalar(const void* element, DType dtype);
 
 // bfloat16 alone: "0.100098".

@@ -20,7 +20,7 @@ class BuiltProgram {
   BuiltProgram(const AxisEnv* env, bool checks_variance)
       : env_(env), checks_variance_(checks_variance) {}
 
-  // New variables: an argument, a captured value, and one that an equation will bind (add_into).
+  // New variables: an argument, a closed-over value, and one that an equation will bind (add_into).
   VarRef input(const ShapedArray& type);
   VarRef constant(const Array& value, SourceLine source);
   VarRef unbound(const ShapedArray& type);

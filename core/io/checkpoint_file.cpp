@@ -47,7 +47,7 @@ CheckpointIndex read_index(const InputFile& file) {
   for (std::size_t k = 4; k-- > 0;)
     crc = crc << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(length) + k]);
   text.resize(static_cast<std::size_t>(length));
-  if (crc32c(text.data(), text.size()) != crc) damaged("its index is not what was written");
+  if (crc32c(text.data(), text.size()) != crc) damaged("the CRC-32C of its index does not match");
   return parse_checkpoint_index(text, file.size(), file.name());
 }
 
@@ -122,7 +122,7 @@ void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, 
   if (crc == leaf.crcs[which]) return;
   throw ValueError(name() + ": it is damaged: bytes " + std::to_string(at) + " to " +
                    std::to_string(at + bytes) + ", of leaf " + quoted_bytes(leaf.path) +
-                   ", are not what was written (CRC-32C)");
+                   ": their CRC-32C does not match");
 }
 
 void CheckpointFile::read_chunks(std::span<const WholeChunk> chunks) const {

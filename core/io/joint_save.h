@@ -28,9 +28,9 @@ class JointSave {
   static bool wanted(std::span<const Array> arrays);
 
   bool leads() const { return self_ == processes_.front(); }
-  // The bytes of array i, which is `x`, that this process writes: its own blocks. An array that
-  // each process has for itself is written by the leader alone. Only in a step `write`: before, a
-  // process does not know whether the leader has its own of an array that this process has whole.
+  // The bytes of array i, which is `x`, that this process writes: its own blocks. An array of
+  // which each process has its own copy is written by the leader. Call it only in step `write`:
+  // before, this process does not know whether the leader has a copy of that array.
   std::int64_t bytes(std::size_t i, const Array& x) const;
   // Writes these bytes, by write_blocks or write_own_blocks.
   void write(std::size_t i, const Array& x, ProgressCount& progress, const WriteBox& box) const;
@@ -57,8 +57,8 @@ class JointSave {
   std::uint64_t check_, space_ = 0, number_ = 0;
   int self_ = 0;
   std::vector<int> processes_;  // ascending
-  // By array: 1 if the leader has all of its blocks. Until the leader's message has come: if this
-  // process has.
+  // By array: 1 if the leader has all of its blocks. Before the leader's message has arrived: 1 if
+  // this process has all blocks.
   std::vector<std::byte> leader_has_whole_;
 };
 

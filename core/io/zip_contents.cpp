@@ -28,7 +28,7 @@ void ZipContents::read(std::byte* dst, std::int64_t count) {
       const std::int64_t got = inflater_->read(dst, n);
       if (got < n) {
         throw ValueError(name_ + ": it is damaged: it holds " + std::to_string(at_ + got) +
-                         " bytes, and the archive says " + std::to_string(member_.bytes));
+                         " bytes, and the archive declares " + std::to_string(member_.bytes));
       }
     } else {
       read_(member_.offset + at_, dst, n);
@@ -54,10 +54,9 @@ void ZipContents::finish() {
   std::byte more;
   if (inflater_ && inflater_->read(&more, 1) > 0) {
     throw ValueError(name_ + ": it is damaged: it holds more than the " +
-                     std::to_string(member_.bytes) + " bytes that the archive says");
+                     std::to_string(member_.bytes) + " bytes that the archive declares");
   }
-  if (crc_ != member_.crc)
-    throw ValueError(name_ + ": it is damaged: it is not what was written (CRC-32)");
+  if (crc_ != member_.crc) throw ValueError(name_ + ": it is damaged: its CRC-32 does not match");
 }
 
 std::unique_ptr<std::byte[]> ZipContents::read_all() {

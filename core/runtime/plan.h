@@ -68,7 +68,7 @@ class Plan {
   JaxprRef jaxpr_;
   const ProgramMark mark_;
   std::vector<Stage> stages_;
-  // Constants (captured arrays, and literals that are results) have slots that are filled before
+  // Constants (closed-over arrays, and literals that are results) have slots that are filled before
   // any stage runs and live as long as the plan.
   std::vector<Array> constants_;
   std::vector<int> constant_slots_;

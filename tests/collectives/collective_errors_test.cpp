@@ -181,7 +181,7 @@ TEST(CollectiveErrors, Groups) {
       with({{0, 1}, {2}}),
       {"psum", "axis_index_groups", "2 ranks and another 1", "4 ranks over mesh axis 'i'", kHere});
   expect_error<ValueError>(with({{0, 1}}), {"ranks 2, 3 are in no group"});
-  expect_error<ValueError>(with({{0, 1}, {1, 2}}), {"rank 1 is twice"});
+  expect_error<ValueError>(with({{0, 1}, {1, 2}}), {"rank 1 is listed twice"});
   expect_error<ValueError>(with({{0, 1}, {2, 4}}), {"rank 4 is out of range"});
   expect_error<ValueError>(with({{0, 1}, {2, -1}}), {"rank -1 is out of range"});
   expect_error<ValueError>(in_body([](A x) {

@@ -142,20 +142,20 @@ TEST_F(DamagedNpz, WhatTheArchiveSaysCounts) {
 
   Archive other = good;
   other.crc ^= 1;
-  refuses(other, {"member 'a.npy': it is damaged: it is not what was written (CRC-32)",
-                  "npz_deflated_test.cpp:"});
+  refuses(other,
+          {"member 'a.npy': it is damaged: its CRC-32 does not match", "npz_deflated_test.cpp:"});
   // The member has more bytes, or fewer, than the archive and its own header say.
   const std::string small = io::make_npy_header(u8, {1000});
   ASSERT_EQ(small.size(), header.size());
   other = good;
   other.packed = std::string(start).replace(5, small.size(), small) + packed.substr(start.size());
   other.bytes = small.size() + 1000;
-  refuses(other, {"it holds more than the ", "bytes that the archive says"});
+  refuses(other, {"it holds more than the ", "bytes that the archive declares"});
   const std::string large = io::make_npy_header(u8, {70000});
   ASSERT_EQ(large.size(), header.size());
   other.packed = std::string(start).replace(5, large.size(), large) + packed.substr(start.size());
   other.bytes = large.size() + 70000;
-  refuses(other, {"it holds ", " bytes, and the archive says "});
+  refuses(other, {"it holds ", " bytes, and the archive declares "});
   other.packed = good.packed.substr(0, good.packed.size() - 2);
   other.bytes = good.bytes;
   refuses(other, {"its deflated bytes end early"});

@@ -36,7 +36,7 @@ void CallerWatch::begin() noexcept {
       thread_ = std::thread([this] { run(); });
     } catch (const std::bad_alloc&) {
       started_.store(false);              // the next task tries again
-    } catch (const std::system_error&) {  // the kernel goes on, unwatched
+    } catch (const std::system_error&) {  // the kernel runs without a watch
     }
   } else if (asleep_.load()) {
     { std::lock_guard lock(mutex_); }

@@ -27,8 +27,8 @@ constexpr std::int64_t kShortRow = 48;
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
-// Whether all NaNs that the step makes of f32 values are NaNs of its operands, as they are or made
-// quiet, or the processor's default NaN.
+// Whether every NaN in the step's f32 result is an operand's NaN (unchanged or made quiet) or the
+// processor's default NaN.
 bool passes_nans_on(const FusedStep& step) {
   switch (step.kind) {
     case FusedStep::unary:

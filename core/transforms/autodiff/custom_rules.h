@@ -13,7 +13,7 @@ namespace shmap {
 
 struct JvpCall;
 
-// The operands are the values that the program captured, then the function's arguments.
+// The operands are the closed-over values, then the function's arguments.
 template <class Self, class Code>
 struct WithRuleParams : CalledParamsOf<Self> {
   Code rule;
@@ -50,7 +50,7 @@ void fit_y(const char* what, const detail::TreeNode& node, std::span<Array> y, T
            SourceLine made);
 std::size_t leaf_count(const detail::TreeNode& node);
 // The types of a called function's results, which its rule must return too. TypeError where one of
-// the first n operands, which the function captured, has a tangent.
+// the first n operands, the closed-over values, has a tangent.
 std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
                                         int n, SourceLine made);
 // Traces f for leaves of these types, for an equation of the current trace.

@@ -63,7 +63,7 @@ Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Arra
              detail::FlatTree& result, SourceLine source);
 
 // The program with tangents: (primals, tangents of the active operands) -> (results, tangents of
-// the active results). Captured values come first, as `consts`.
+// the active results). Closed-over values come first, as `consts`.
 struct JvpProgram {
   JaxprRef jaxpr;
   std::vector<Array> consts;

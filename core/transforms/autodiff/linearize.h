@@ -37,8 +37,8 @@ Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
                         const std::vector<bool>& wanted = {});
 
 // A program as two programs: primal: binders -> (results, residuals); linear: (residuals, tangents
-// of the active operands) -> tangents of the active results. Captured values are the first binders,
-// with their values in the consts.
+// of the active operands) -> tangents of the active results. Closed-over values are the first
+// binders, with their values in the consts.
 struct LinearizedProgram {
   JaxprRef primal, linear;
   std::vector<Array> primal_consts;

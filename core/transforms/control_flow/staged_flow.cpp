@@ -1,5 +1,5 @@
-// Traces the functions to programs, until the types of carries no longer change. Captured values
-// become operands.
+// Traces the functions to programs, until the types of carries no longer change. Closed-over
+// values become operands.
 #include "core/transforms/control_flow/staged_flow.h"
 
 #include <algorithm>
@@ -70,8 +70,8 @@ void widen_values(std::vector<Array>& values, const AxisSet& axes, SourceLine so
   }
 }
 
-// Casts captured values outside of the program: inside, only some devices might run the cast, whose
-// transpose is a collective.
+// Casts closed-over values outside of the program: inside, only some devices might run the cast,
+// whose transpose is a collective.
 void widen_constants(Traced& traced, const AxisSet& axes, SourceLine source) {
   if (axes.empty() || traced.consts.empty() || !inserts_casts()) return;
   traced.jaxpr = widen(*traced.jaxpr, axes, types_of(traced.jaxpr->outs));

@@ -402,7 +402,7 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     if (body) plan_body(*entry, *body, call.source, shown);
     compare_first_arguments(*entry, arguments.leaves, body, call.source);
     dump(*entry, passes);
-    // A program with captured values of a surrounding trace cannot be used after that trace.
+    // A program with closed-over values of a surrounding trace cannot be used after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
                                        [](const Array& x) { return node_of(x)->trace == 0; });
     if (is_closed) programs.insert(entry);

@@ -53,7 +53,7 @@ class Lowering {
   const detail::MeshImpl* mesh() const { return mesh_; }
   JaxprTrace& trace() { return trace_; }
 
-  // Lowers a program inside of an equation. Captured values are its first binders, and are in
+  // Lowers a program inside of an equation. Closed-over values are its first binders, and are in
   // `consts`.
   LoweredProgram inner(const Jaxpr& jaxpr, const std::vector<const Sharding*>& arguments,
                        SourceLine source);

@@ -46,7 +46,7 @@ class PerDeviceTrace : public Trace {
   // A value from outside that the body uses: entered as an argument with the spec P(), once for
   // each array.
   Array close_over(const Array& x, SourceLine source);
-  // Makes each operand a value of this trace: values from outside are captured, literals stay
+  // Makes each operand a value of this trace: values from outside are closed over, literals stay
   // literals.
   void admit(std::span<Array> in, const char* what, SourceLine source);
 

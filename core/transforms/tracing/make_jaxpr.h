@@ -21,7 +21,7 @@ struct StagingOptions {
   // A trace whose values this program may use as its own values. The linear program of a mapped
   // body captures variables of the linear program around the body in this way.
   const JaxprTrace* outer = nullptr;
-  // Whether captured concrete scalars become literals, for which the host reads their values.
+  // Whether closed-over concrete scalars become literals, for which the host reads their values.
   bool inline_scalars = true;
   bool check_variance = true;  // as in ShardMapOptions
   bool auto_pbroadcast = true;

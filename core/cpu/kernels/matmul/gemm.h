@@ -43,9 +43,9 @@ bool gemm_accumulates_exactly(const Gemm& g);
 
 // The best number of parts for `workers` threads; 1 where the product is too small to be split.
 int gemm_parts(const Gemm& g, int workers);
-// Part `part` of `parts`, 0 <= part < parts; every element of C belongs to exactly one part. Parts
-// of more than one divide no sums: a product whose sums gemm() divides is to be cut into the pieces
-// of divided_sums.h.
+// Part `part` of `parts`, 0 <= part < parts; every element of C belongs to exactly one part. With
+// parts > 1 no sum over k is divided; where gemm() would divide sums, divide the product by
+// divided_sums.h first.
 void gemm_part(const Gemm& g, int part, int parts);
 
 // The libraries and kernels gemm can choose among; for benchmarks and tests.
