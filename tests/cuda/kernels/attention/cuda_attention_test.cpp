@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "shmap/error.h"
-#include "tests/cuda/kernels/attention_problem.h"
+#include "tests/cuda/kernels/attention/attention_problem.h"
 
 namespace shmap::cuda {
 namespace {

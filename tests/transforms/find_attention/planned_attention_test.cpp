@@ -240,7 +240,7 @@ TEST(PlannedAttention, DerivativesAreThoseOfAttention) {
 }
 
 TEST(PlannedAttention, ScoresAreNoArray) {
-  // The captured value gives each function its own plans under jit.
+  // The closed-over value gives each function its own plans under jit.
   const float scale = 0.25f;
   const auto f = [scale](Array q, Array k, Array v) {
     Array s = einsum("qhd,khd->hqk", q, k) * scale;
