@@ -1,7 +1,7 @@
 // shmap-test: devices
-// The derivatives of every collective by numbers: jvp against central differences, linearize
-// against jvp, <Jv, w> against <v, J^T w>, of two orders, with and without checked variance, over
-// one axis, several, and groups; and the same under jit.
+// The first and second derivatives of every collective, numerically: jvp against central
+// differences, linearize against jvp, <Jv, w> against <v, J^T w>; with and without checked
+// variance, over one axis, several axes, and groups; and the same under jit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -109,7 +109,7 @@ std::vector<Case> cases_in_groups() {
   };
 }
 
-// A smooth function around the collective, so that second derivatives have something to be.
+// A smooth function around the collective, so that its second derivatives are not zero.
 ArrayFn mapped(const Case& c, ShardMapOptions options) {
   const auto body = c.body;
   const auto f = shard_map([body](Array x) { return sin(body(x * x)) + body(cos(x)); }, mesh42(),

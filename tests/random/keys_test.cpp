@@ -262,7 +262,7 @@ TEST(Samplers, DrawInLoops) {
 }
 
 TEST(Generators, OfOnesOwn) {
-  // Counts under the key, as they are.
+  // The random bits are consecutive numbers that start at the key.
   extend::define_generator(
       "counter",
       {.key_shape = {1},

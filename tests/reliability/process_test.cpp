@@ -71,8 +71,8 @@ TEST(Fork, AfterUseIsAClearErrorInTheChild) {
           throw Error("no clear error in the forked child, signal " + std::to_string(inner.signal) +
                       ": " + inner.output);
       }
-      // Values from before the fork are in plain memory, which the child may read; on GPUs nobody
-      // may.
+      // Values from before the fork are in host memory, which the child may read; the memory of a
+      // GPU the child may not read.
       const ChildResult idle = in_child({}, [&] {
         Array copy = x;
         if (copy.to_vector<std::int32_t>().back() != 8) throw Error("another value");
@@ -253,7 +253,7 @@ TEST(Signals, RunOnTheThreadsOfTheProgram) {
     std::printf("%d", static_cast<int>(masks.size()));
   });
   EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
-  // The workers: no pool of OpenBLAS is beside them. (GPUs have threads of their own.)
+  // The only threads are the workers: OpenBLAS has no pool of its own. (GPUs have more threads.)
   EXPECT_TRUE(asks_for_gpus() || r.output == "3") << r.output;
 }
 
@@ -297,7 +297,7 @@ TEST(Launcher, ProcessesThatCannotMeetAreRefused) {
       // mpirun -n 1 in a job on three nodes, where its helpers are a step of srun.
       {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "3"}},
       {{"OMPI_COMM_WORLD_SIZE", "many"}},
-      // Anybody's names, where torchrun is not seen to have set them.
+      // Any program may set variables of these names; nothing shows that torchrun has set them.
       {{"WORLD_SIZE", "2"}, {"RANK", "1"}},
   };
   for (const Variables& variables : taken) {

@@ -368,7 +368,7 @@ TEST(GradientTypes, ResidualsHaveTheSpecsThatTheirVarianceImplies) {
   EXPECT_EQ(specs([](Array x) { return sin(x); }, P("j"), P("j")), "in_specs=(P('j'), P('j'))");
   EXPECT_EQ(specs([](Array x) { return sin(x); }, P(axes("j", "i")), P(axes("j", "i"))),
             "in_specs=(P(('i', 'j')), P(('j', 'i')))");
-  // A varying scalar goes as a vector of one, an invariant one as it is.
+  // A varying scalar is passed as a vector with one element, an invariant one as a scalar.
   EXPECT_EQ(specs([](Array x) { return psum(sin(sum(x)), "i"); }, P("i"), P()),
             "in_specs=(P('i'), P('i'))");
   EXPECT_EQ(specs([](Array x) { return sin(psum(sum(x), "i")); }, P("i"), P()),

@@ -284,7 +284,8 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
       jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(counted(zeros({1024}))), values(iota(f32, 1024) + iota(bf16, 1024)));
   EXPECT_THAT(counted.plan_text(), testing::Not(HasSubstr("f32[1024]")));
-  // A captured array of which each device takes its rows lies so: no device has all of it.
+  // A closed-over array of which each device needs some rows is placed by rows: no device has all
+  // of it.
   const Array table = numbers({1024, 4});
   const auto captured = jit([table](Array y) { return y * table; }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(captured(x)), values(x * table));

@@ -37,7 +37,7 @@ class RandomChoice {
   std::vector<int> random_axes();    // one at least, in any order
   std::vector<int> shuffled(int n);  // 0 to n - 1
   std::int64_t ranks(const std::vector<int>& axes) const;
-  // Those of the meshes of which each process can have a device; all, in one process.
+  // The meshes that have a device in each process; in one process, all of them.
   static std::vector<Extents> in_all_processes(const std::vector<Extents>& meshes);
   static unsigned mask(const std::vector<int>& axes);
   static Axes names(const std::vector<int>& axes);

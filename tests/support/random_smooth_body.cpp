@@ -9,7 +9,7 @@ namespace shmap::test {
 
 namespace {
 
-// Kinds of instructions, repeated by their likelihood.
+// The number of cases of each kind of instruction; a likelier instruction has several cases.
 constexpr std::size_t kLocal = 12, kControlFlow = 5, kCollective = 13, kTransform = 16;
 
 thread_local int derivative_levels = 0;

@@ -138,7 +138,7 @@ TEST_F(ProductCalls, ARingWritesIntoItsResult) {
   EXPECT_THAT(first.products, Each(std::string("cublasLtMatmul 5x3x7 batch 1 algorithm 0")));
   EXPECT_EQ(f(x, w).to_vector<float>(), want);  // captures
   const Asked replay = asked([&] { return f(x, w); });
-  EXPECT_THAT(replay.others, IsEmpty());  // nor are the zeros that nobody would see written
+  EXPECT_THAT(replay.others, IsEmpty());  // no zeros are written: nothing would read them
   EXPECT_EQ(f(x, w).to_vector<float>(), want);
 }
 

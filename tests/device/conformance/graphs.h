@@ -74,8 +74,8 @@ TYPED_TEST_P(GraphConformance, CaptureRefusesToWaitForWhatIsPending) {
   }
 }
 
-// Nobody could tell when it runs, if ever, so that neither another capture nor an eager task waits
-// for it.
+// A task that another thread captured runs when its graph is launched, which may never happen:
+// neither another capture nor an eager task waits for it.
 TYPED_TEST_P(GraphConformance, NothingWaitsForWhatAnotherThreadCaptures) {
   this->open("2");
   const BufferRef x = this->number(0), y = this->number(0, 1);

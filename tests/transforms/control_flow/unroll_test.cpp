@@ -57,8 +57,8 @@ TEST(Unroll, AFewTripsAreOneSegment) {
   EXPECT_THAT(plan(0), Not(HasSubstr("compute")));
 }
 
-// Many short trips that would be a step each stay a task, where devices run loops by themselves;
-// few of them do not, nor trips that ask for their number.
+// Where devices run loops by themselves, a loop of many trips stays one task if each trip would be
+// one step. A loop of few trips is unrolled, and so is one whose trips read their number.
 TEST(Unroll, ManyShortTripsStayATask) {
   const auto plan = [](int trips, bool asks) {
     return plan_of(

@@ -25,7 +25,8 @@ bool runs_tasks() {
   return flow_task_p.kernel(make_mesh({1}, "i").impl()->backend().kind()).run != nullptr;
 }
 
-// The same eagerly and under jit, whose plan has so many tasks that are loops or branches.
+// f has the same results eagerly and under jit, and the plan has `wanted` tasks that are loops or
+// branches.
 template <class F, class... A>
 void expect_tasks(std::size_t wanted, F f, const A&... args) {
   expect_same_under_jit(f, Communication::no_more, args...);

@@ -1,6 +1,6 @@
 // shmap-test: devices
-// Rows and columns beside split arrays: each device repeats them for its own part alone, with the
-// values of eager operations, bit for bit.
+// Rows and columns that are broadcast to the shape of a split array: each device broadcasts them
+// only to the shape of its own part, and the values are those of eager operations, bit for bit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::Not;
 
 Array numbers(const Shape& shape) { return sin(reshape(arange(shape.num_elements()), shape)); }
 
-// The plan cuts nothing that was repeated before.
+// The plan slices no array that a broadcast made.
 template <class F, class... A>
 void expect_no_cuts(F f, const A&... args) {
   expect_same_under_jit(f, Communication::no_more, args...);
