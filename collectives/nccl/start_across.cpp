@@ -90,7 +90,14 @@ class Start {
 
   std::vector<ncclComm_t> comms() {
     std::vector<ncclComm_t> made(mesh_.local_count(), nullptr);
-    std::vector<ncclComm_t> started;
+    // Those that NCCL has begun to make, which it may have done although a call of the group
+    // failed.
+    const auto begun = [&] {
+      std::vector<ncclComm_t> comms;
+      for (const ncclComm_t comm : made)
+        if (comm != nullptr) comms.push_back(comm);
+      return comms;
+    };
     try {
       Group group;
       ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -107,11 +114,9 @@ class Start {
         }
       }
       group.end();
-      for (const ncclComm_t comm : made)
-        if (comm != nullptr) started.push_back(comm);
-      settle(started, "ncclCommInitRankConfig");
+      settle(begun(), "ncclCommInitRankConfig");
     } catch (const std::exception& e) {
-      abort(std::move(started), e.what());
+      abort(begun(), e.what());
       throw;
     }
     return made;
