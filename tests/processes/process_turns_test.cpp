@@ -13,6 +13,7 @@
 
 #include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
+#include "core/runtime/segment.h"
 #include "shmap/shmap.h"
 
 namespace shmap {
@@ -171,6 +172,65 @@ TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
           ASSERT_EQ(own[static_cast<std::size_t>(c)],
                     value(c / piece, place_of(shard.device) * piece + c % piece, call));
       }
+    }
+  }
+}
+
+// A process whose results are kept captures the function again, or runs its steps one by one, where
+// the others replay a graph: it may decide that alone.
+TEST_F(ProcessTurns, OneProcessCapturesWhileTheOthersReplay) {
+  const Mesh mesh = make_mesh({n_}, "i");
+  const auto f = jit(shard_map(
+      [](Array x) {
+        const Array total = psum(x, "i");
+        const Array moved = ppermute(x + total, "i", ring_permutation("i", 1));
+        return std::vector<Array>{total, moved, psum(moved * moved, "i")};
+      },
+      mesh, {P("i")}, {P(), P("i"), P()}));
+  const auto value = [](std::int64_t device, int k) { return static_cast<float>(device + 10 * k); };
+  const auto sum = [&](int k) {
+    float s = 0;
+    for (std::int64_t d = 0; d < n_; ++d) s += value(d, k);
+    return s;
+  };
+  const auto expect_values = [&](const std::vector<Array>& y, int k) {
+    ASSERT_EQ(y[0].to_vector<float>()[0], sum(k));
+    float squares = 0;
+    for (std::int64_t d = 0; d < n_; ++d)
+      squares += (value(d, k) + sum(k)) * (value(d, k) + sum(k));
+    ASSERT_EQ(y[2].to_vector<float>()[0], squares);
+    for (const Shard& shard : y[1].addressable_shards()) {
+      const std::int64_t left = (shard.device.id() + n_ - 1) % n_;
+      ASSERT_EQ(shard.data.to_vector<float>()[0], value(left, k) + sum(k));
+    }
+  };
+  std::vector<Array> x;
+  for (int k = 0; k < 2; ++k) {
+    std::vector<float> host;
+    for (std::int64_t d = 0; d < n_; ++d) host.push_back(value(d, k));
+    x.push_back(device_put(array(std::span<const float>(host), {n_}), NamedSharding(mesh, P("i"))));
+  }
+  const auto call = [&](int k) { return f(x[static_cast<std::size_t>(k)]); };
+  for (int i = 0; i < 4; ++i) expect_values(call(i % 2), i % 2);
+  // Three results, so that there is still room for graphs, and then more than a plan has room for.
+  for (const int kept_results : {3, 12}) {
+    for (int keeper = 0; keeper < process_count(); ++keeper) {
+      std::vector<std::pair<int, std::vector<Array>>> kept;
+      const std::int64_t before = graphs_captured();
+      for (int i = 0; i < kept_results + 3; ++i) {
+        const int k = (i + i / 3 + keeper) % 2;
+        std::vector<Array> y = call(k);
+        // Some of the keeper's calls are enqueued while others are still under way.
+        if (keeper != process_index() || i % 2 == 0) expect_values(y, k);
+        if (keeper == process_index() && i < kept_results) kept.emplace_back(k, std::move(y));
+      }
+      const std::int64_t captured = graphs_captured() - before;
+      if (keeper != process_index()) {
+        EXPECT_EQ(captured, 0) << "process " << keeper << " kept its results";
+      } else {
+        EXPECT_GT(captured, 0);
+      }
+      for (const auto& [k, y] : kept) expect_values(y, k);
     }
   }
 }
