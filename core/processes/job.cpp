@@ -45,8 +45,9 @@ int number_in(const char* name) {
 
 std::string Job::text() const {
   const std::string who = rank < 0 ? "one" : "number " + std::to_string(rank);
-  return "this process is " + who + " of " + (size == 0 ? "several" : std::to_string(size)) +
-         " that " + launcher + " started (" + variable + ")";
+  const std::string all = size != 0 ? std::to_string(size) : rank == 0 ? "one or more" : "several";
+  return "this process is " + who + " of " + all + " that " + launcher + " started (" + variable +
+         ")";
 }
 
 Job job_of_environment() {
@@ -65,12 +66,15 @@ Job job_of_environment() {
     job.variable = std::string(launcher.size) + "=" + std::to_string(size);
     return job;
   }
-  // A launcher with only PMIx variables does not give the number of processes.
-  if (const int rank = number_in("PMIX_RANK"); rank > 0) {
+  // A launcher with only PMIx variables does not give the number of processes, which MPI then
+  // tells. The first of several has the same variables as one that was started alone.
+  const char* const name = std::getenv("PMIX_NAMESPACE");
+  if (const int rank = number_in("PMIX_RANK"); rank > 0 || (rank == 0 && name != nullptr)) {
     job.size = 0;
     job.rank = rank;
     job.launcher = "a launcher";
     job.variable = "PMIX_RANK=" + std::to_string(rank);
+    if (rank == 0) job.variable += std::string(", PMIX_NAMESPACE=") + name;
   }
   return job;
 }

@@ -1,11 +1,13 @@
 #include "core/processes/start_watch.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
@@ -93,13 +95,28 @@ int parent_of(int pid) {
   return number_in(rest.substr(0, rest.find(' ')));
 }
 
-// Whether the launcher can be seen: the nearest ancestor that is not of the job. In a container of
-// its own a process sees neither the launcher nor the other processes.
-bool sees_launcher(std::string_view job) {
+// The launcher: the nearest ancestor that is not of the job; 0 where it cannot be seen. In a
+// container of its own a process sees neither the launcher nor the other processes.
+int launcher_of(std::string_view job) {
   for (int pid = getppid(); pid > 1; pid = parent_of(pid)) {
     const std::string environment = environment_of(pid);
-    if (!environment.empty() && value_in(environment, "PMIX_NAMESPACE") != job) return true;
+    if (!environment.empty() && value_in(environment, "PMIX_NAMESPACE") != job) return pid;
   }
+  return 0;
+}
+
+bool descends_from(int pid, int ancestor) {
+  while (pid > 1 && pid != ancestor) pid = parent_of(pid);
+  return pid == ancestor;
+}
+
+// True for a process that is running and whose environment this one may not read (of another user,
+// or one that has said so by prctl(PR_SET_DUMPABLE)).
+bool hides_environment(int pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/environ";
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return errno == EACCES || errno == EPERM;
+  close(file);
   return false;
 }
 
@@ -108,9 +125,9 @@ struct Rank {
   bool come = false;
 };
 
-// The ranks of the job that have a process on this node. Child processes of a process of the job
-// inherit its environment: a rank has arrived if any process with its environment has; the oldest
-// one is named.
+// The ranks of the job that can be seen to have a process on this node. Child processes of a
+// process of the job inherit its environment: a rank has arrived if any process with its
+// environment has; the oldest one is named.
 std::map<int, Rank> ranks_on_this_node(const char* job) {
   std::map<int, Rank> ranks;
   for (const std::string& name : names_in("/proc")) {
@@ -149,10 +166,17 @@ std::string missing_on_this_node() {
 
 std::string ended_on_this_node(const Job& job) {
   const char* const name = std::getenv("PMIX_NAMESPACE");
-  if (name == nullptr || job.node_size <= 0 || !sees_launcher(name)) return "";
+  if (name == nullptr || job.node_size <= 0) return "";
+  const int launcher = launcher_of(name);
+  if (launcher == 0) return "";
   const std::map<int, Rank> ranks = ranks_on_this_node(name);
   const int ended = job.node_size - static_cast<int>(ranks.size());
   if (ended <= 0) return "";
+  // A process that hides its environment may be one of those that are missed.
+  for (const std::string& process : names_in("/proc")) {
+    const int pid = number_in(process);
+    if (pid > 0 && hides_environment(pid) && descends_from(pid, launcher)) return "";
+  }
   if (job.node_size != job.size)  // which ranks this node has is not known
     return fmt::format("{} of the {} processes of this node {}", ended, job.node_size,
                        ended == 1 ? "has" : "have");

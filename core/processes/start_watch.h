@@ -48,7 +48,8 @@ std::string missing_on_this_node();
 
 // The ranks of this node that have ended, with a verb: "process 1 has", or "2 of the 4 processes of
 // this node have" where other nodes have ranks too. "" where none has, or this cannot be
-// determined.
+// determined, as where a process that the launcher started does not let this one read its
+// environment.
 std::string ended_on_this_node(const Job& job);
 
 }  // namespace shmap
