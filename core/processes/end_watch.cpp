@@ -12,8 +12,9 @@
 
 namespace shmap {
 
-EndWatch::EndWatch(Peers& peers, double warn_sec, double timeout_sec) noexcept
-    : peers_(peers), warn_sec_(warn_sec), timeout_sec_(timeout_sec) {
+EndWatch::EndWatch(Peers& peers, double warn_sec, double timeout_sec,
+                   bool (*over)() noexcept) noexcept
+    : peers_(peers), warn_sec_(warn_sec), timeout_sec_(timeout_sec), is_over_(over) {
   try {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { watch(); });
@@ -33,14 +34,15 @@ EndWatch::~EndWatch() {
 
 bool EndWatch::over_after(double sec) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, std::chrono::duration<double>(sec), [&] { return over_; });
+  return changed_.wait_for(lock, std::chrono::duration<double>(sec), [&] { return over_; }) ||
+         (is_over_ != nullptr && is_over_());
 }
 
 std::string EndWatch::text(double sec) const {
   std::string text = fmt::format(
-      "the programs of process {} and of all others have ended, and MPI_Finalize waits since "
-      "{:.1f} s",
-      peers_.self(), sec);
+      "{}process {} and {}, and MPI_Finalize waits since {:.1f} s",
+      is_over_ == nullptr ? "the programs of " : "", peers_.self(),
+      is_over_ == nullptr ? "of all others have ended" : "all others have said that they end", sec);
   std::string who;
   for (int p = 0; p < peers_.size(); ++p) {
     if (p == peers_.self() || !peers_.on_this_node(p)) continue;

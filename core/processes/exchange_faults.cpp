@@ -23,6 +23,9 @@ using std::chrono::milliseconds;
 constexpr std::size_t kTextBytes = 4000;
 constexpr auto kAnswerTime = milliseconds(500);
 
+// After a failure: how long sends may go on that perhaps nobody receives, and receives, before the
+// process ends because their memory cannot be given back.
+constexpr auto kSendsEnd = milliseconds(1000), kReceivesEnd = milliseconds(10'000);
 }  // namespace
 
 void Exchanges::send_text(int to, Kind kind, const Header& about, const std::string& text) {
@@ -242,11 +245,11 @@ void Exchanges::look_at_peers() {
 
 // ------------------------------------------------------------------------------------- leaving
 
-std::string Exchanges::text_of_leaving(double sec) {
+std::string Exchanges::text_of_leaving(const char* how, double sec) {
   std::lock_guard lock(mutex_);
   std::string text = fmt::format(
-      "the program of process {} has ended, and it waits for the others since {:.1f} s:",
-      peers_.self(), sec);
+      "the program of process {} {}, and it waits for the others since {:.1f} s:", peers_.self(),
+      how, sec);
   for (int p = 0; p < peers_.size(); ++p) {
     if (p == peers_.self() || left_[static_cast<std::size_t>(p)]) continue;
     text += "\n  " + peers_.text(p) + " has not ended" + peers_.state_text(p);
@@ -258,7 +261,7 @@ std::string Exchanges::text_of_leaving(double sec) {
   return text;
 }
 
-bool Exchanges::leave() noexcept {
+bool Exchanges::leave(const char* how) noexcept {
   try {
     const Clock::time_point begun = Clock::now();
     bool warned = false;
@@ -285,11 +288,11 @@ bool Exchanges::leave() noexcept {
       if (all) return true;
       const double sec = std::chrono::duration<double>(Clock::now() - begun).count();
       if (timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) {
-        warn(text_of_leaving(sec) + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC)");
+        warn(text_of_leaving(how, sec) + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC)");
         return false;
       }
       if (warn_sec_ > 0 && sec > warn_sec_ && !std::exchange(warned, true))
-        warn(text_of_leaving(sec) + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
+        warn(text_of_leaving(how, sec) + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
       usleep(200);
     }
   } catch (...) {

@@ -110,8 +110,9 @@ class Exchanges {
   void tell_of_fault(FaultListener& listener) noexcept;
 
   // Tells the other processes that this process leaves, and waits until all processes leave. True
-  // where all did and nothing has failed. Nothing is exchanged after this call.
-  bool leave() noexcept;
+  // where all did and nothing has failed. Nothing is exchanged after this call. how: what the
+  // process does, for warnings.
+  bool leave(const char* how = "has ended") noexcept;
   // Tells the other processes that this process is about to end, and why; does not wait for them.
   void give_up(const std::string& why) noexcept;
   // Stops all message passing before it returns. Idempotent.
@@ -190,7 +191,7 @@ class Exchanges {
   void ask_late(Active& active);
   std::string table(const Active& active) const;
   std::string record() const;
-  std::string text_of_leaving(double sec);  // locks mutex_ itself
+  std::string text_of_leaving(const char* how, double sec);  // locks mutex_ itself
   bool flush(Clock::duration at_most);
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 

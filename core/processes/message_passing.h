@@ -43,6 +43,10 @@ class MessagePassing {
   virtual void call_at_finalize(void (*run)() noexcept) = 0;
   // Ends the use of the library if this object began it: a collective of all processes.
   virtual void finalize() noexcept = 0;
+  // How far the other code has come with that: `under_way` until its call returns. `unknown` where
+  // the library does not show it. Any thread, after `run` too.
+  enum class Ending : std::uint8_t { unknown, under_way, over };
+  virtual Ending finalize_ending() const noexcept = 0;
 };
 
 // Opens the library and joins the job. Throws DeviceError, with a remedy, where that fails.

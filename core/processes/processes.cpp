@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -55,8 +56,12 @@ NodeLink::Carries carries() {
 }
 
 }  // namespace
+// The library ends MPI itself, and watches how long that takes.
+bool ends_mpi = false;
 
-Processes::Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
+
+Processes::Processes(std::unique_ptr<MessagePassing> messages)
+    : messages_(std::move(messages)), pid_(getpid()) {}
 
 Processes::~Processes() = default;
 
@@ -88,10 +93,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   made->exchanges_ =
       new Exchanges(*made->messages_, *made->peers_, made->link_.get(), warn_sec, timeout_sec);
   // A program that initialised MPI may end it before it ends itself.
-  made->messages_->call_at_finalize([]() noexcept {
-    joined()->part();
-    joined()->exchanges().stop();
-  });
+  made->messages_->call_at_finalize(leave_with_mpi);
   // Never destroyed. Handlers that are registered here run at exit before those registered earlier.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
@@ -127,7 +129,9 @@ void Processes::agree(const StartCard& card) {
   }
 }
 
-bool Processes::part() noexcept {
+bool Processes::is_of_a_child() const noexcept { return getpid() != pid_; }
+
+bool Processes::part(const char* how) noexcept {
   if (!parted_) {
     parted_ = true;
     try {
@@ -139,7 +143,7 @@ bool Processes::part() noexcept {
     // Tasks of collectives may still be queued: this process does not read their results, but other
     // processes do.
     finish_();
-    parted_well_ = exchanges_->leave();
+    parted_well_ = exchanges_->leave(how);
   }
   return parted_well_;
 }
@@ -148,12 +152,12 @@ bool Processes::part() noexcept {
 // gone, MPI is left unfinalized: the launcher then ends the job.
 void Processes::leave(int exit_code, void*) noexcept {
   Processes* self = joined();
-  if (self == nullptr) return;
+  if (self == nullptr || self->is_of_a_child()) return;
   if (exit_code != 0) {
     self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
     return;
   }
-  if (!self->part()) {
+  if (!self->part("has ended")) {
     // Another process waits for this one, or is gone: a normal exit code would hide that.
     _exit(1);
   }
@@ -161,5 +165,24 @@ void Processes::leave(int exit_code, void*) noexcept {
   const EndWatch watch(*self->peers_, self->warn_sec_, self->timeout_sec_);
   self->messages_->finalize();
 }
+  ends_mpi = true;
 
 }  // namespace shmap
+void Processes::leave_with_mpi() noexcept {
+  Processes* self = joined();
+  if (self->is_of_a_child() || ends_mpi) return;
+  const bool well = self->part("calls MPI_Finalize");
+  self->exchanges_->stop();
+  const bool seen = self->messages_->finalize_ending() != MessagePassing::Ending::unknown;
+  // MPI_Finalize would wait for the processes for which this one has just given up. After a fault
+  // they may come all the same, since their programs may have caught the error.
+  if (!well && (!seen || self->exchanges_->fault().empty())) _exit(1);
+  if (!seen) return;
+  // Never destroyed: nothing is called when MPI_Finalize has returned.
+  static const EndWatch* const watch = new (std::nothrow)
+      EndWatch(*self->peers_, self->warn_sec_, self->timeout_sec_, []() noexcept {
+        return joined()->messages_->finalize_ending() == MessagePassing::Ending::over;
+      });
+  (void)watch;
+}
+

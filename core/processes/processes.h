@@ -47,10 +47,15 @@ class Processes {
  private:
   explicit Processes(std::unique_ptr<MessagePassing> messages);
   void agree(const StartCard& card);
-  static void leave(int exit_code, void*) noexcept;
+  // True in a child that was forked from the process of the job. It shares the parent's rings and
+  // its place in MPI, which its end must not touch.
+  bool is_of_a_child() const noexcept;
+  static void leave(int exit_code, void*) noexcept;  // at exit
+  // In the program's own MPI_Finalize, before that waits for the other processes.
+  static void leave_with_mpi() noexcept;
   // Finishes this process's work at the first call, and waits until all processes part. True if all
-  // of them do.
-  bool part() noexcept;
+  // of them do. how: what the process does, "has ended".
+  bool part(const char* how) noexcept;
   static std::atomic<Processes*> the_processes;
 
   std::unique_ptr<MessagePassing> messages_;
@@ -58,7 +63,8 @@ class Processes {
   std::unique_ptr<NodeLink> link_;  // null: no other process can be reached through a link
   void (*finish_)() noexcept = nullptr;
   double warn_sec_ = 0, timeout_sec_ = 0;  // of waits for other processes; 0: never
-  Exchanges* exchanges_ = nullptr;         // lives as long as the process
+  const int pid_;
+  Exchanges* exchanges_ = nullptr;  // lives as long as the process
   bool parted_ = false, parted_well_ = false;
 };
 

@@ -3,6 +3,7 @@
 // in the middle of the loop, or when its program has ended. With jit the collectives are replays by
 // then.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -54,6 +55,15 @@ void stop_for(std::chrono::microseconds time) {
     _exit(0);
   }
   raise(SIGSTOP);
+}
+
+// Whether a child that this process forks here, and that calls exit, ends with that code.
+bool child_exits_with(int code) {
+  const pid_t child = fork();
+  if (child == 0) std::exit(code);
+  int status = 0;
+  return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+         WEXITSTATUS(status) == code;
 }
 
 // Counts how often it is told of the job's failure.
@@ -311,6 +321,16 @@ int run(const std::string& fault, bool replays) {
       if (fault == "axes_early" && step == steps / 2 && process_index() < 2)
         std::this_thread::sleep_for(std::chrono::milliseconds(process_index() == 0 ? 600 : 300));
       (here ? columns : rows)(ones({each})).block_until_ready();
+    }
+    if (fault.starts_with("fork_exit_") && step == steps / 2) {
+      for (int round = 0; round < 10; ++round) {
+        const Array under_way = summed(x);
+        if (here && !child_exits_with(fault.back() - '0')) {
+          std::fprintf(stderr, "WRONG VALUE: the exit code of a child\n");
+          return 4;
+        }
+        under_way.block_until_ready();
+      }
     }
     if (fault == "permutation") turn(here ? -1 : 1)(x).block_until_ready();
     // Two collectives alternate, so that the one after a skipped collective is different.

@@ -274,5 +274,65 @@ TEST(ProcessPrograms, OneThatUsesMpiItself) {
                               HasSubstr("MPI_THREAD_MULTIPLE"), Not(HasSubstr("the sum is"))));
 }
 
+// A launcher that gives its processes the variables of PMIx alone: MPI tells how many there are.
+TEST(ProcessPrograms, AJobWhoseLauncherSetsVariablesOfPmixAlone) {
+  const std::string program = program_for_mpirun("hello");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  std::string without = "env";
+  for (const char* name : {"SIZE", "RANK", "LOCAL_RANK", "LOCAL_SIZE"})
+    without += std::string(" -u OMPI_COMM_WORLD_") + name;
+  for (const int processes : {1, 4}) {
+    SCOPED_TRACE(processes);
+    setenv("SHMAP_DEVICES", ("cpu:" + std::to_string(8 / processes)).c_str(), 1);
+    setenv("SHMAP_WORKERS", "1", 1);
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+      setenv(name, "1", 1);
+    FILE* const pipe =
+        popen((with_deadline(60, new_report()) + "mpirun --bind-to none --oversubscribe -n " +
+               std::to_string(processes) + " " + without + " '" + program + "' 2>&1")
+                  .c_str(),
+              "r");
+    ASSERT_NE(pipe, nullptr);
+    std::string output;
+    for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) output += text;
+    EXPECT_EQ(pclose(pipe), 0) << output;
+    EXPECT_EQ(count(output, "│CPU 6,7│"), processes) << output;
+  }
+}
+
+// A program's own MPI_Finalize waits no longer for another process than the library's.
+TEST(ProcessPrograms, OneThatEndsMpiItselfAndAnotherDoesNotCome) {
+  const std::string program = program_for_mpirun("process_own_mpi");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed";
+  setenv("SHMAP_COLLECTIVE_WARN_SEC", "1", 1);
+  setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "3", 1);
+  for (const char* fault : {"stuck", "stopped", "stopped_inside"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = run_processes(program, fault, 2, 2, 30);
+    EXPECT_EQ(o.report, "");
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr(std::string(fault) == "stopped_inside"
+                                    ? "have said that they end, and MPI_Finalize waits since"
+                                    : "process 0 calls MPI_Finalize, and it waits"),
+                      HasSubstr("process 1 (pid "), HasSubstr("has not ended"),
+                      HasSubstr("Giving up"), Not(HasSubstr("MPI's own sum is"))));
+    EXPECT_EQ(o.output.find("which a signal has stopped") == std::string::npos,
+              std::string(fault) == "stuck");
+  }
+  JobOutcome o = run_processes(program, "goes_on", 2, 2, 30);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "MPI's own sum is 2, and MPI had ended: 0\n"), 2) << o.output;
+  EXPECT_THAT(o.output, Not(HasSubstr("shmap:")));
+  // After an error that all have caught, MPI ends. The exit code still tells of the error.
+  o = run_processes(program, "caught", 2, 2, 30);
+  EXPECT_NE(o.status, 0);
+  EXPECT_EQ(o.report, "");
+  EXPECT_EQ(count(o.output, "out of step") > 0, true) << o.output;
+  EXPECT_EQ(count(o.output, "MPI's own sum is 2, and MPI had ended: 0\n"), 2) << o.output;
+  unsetenv("SHMAP_COLLECTIVE_WARN_SEC");
+  unsetenv("SHMAP_COLLECTIVE_TIMEOUT_SEC");
+}
+
 }  // namespace
 }  // namespace shmap::test

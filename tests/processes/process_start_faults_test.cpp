@@ -221,6 +221,17 @@ TEST_F(ProcessStartFaults, OneThatIsStoppedAndGoesOnInTimeIsAWarning) {
                               HasSubstr("process 3: all steps done")));
 }
 
+// The child has its parent's memory, rings among it, and none of its threads.
+TEST_F(ProcessStartFaults, AChildThatWasForkedAndExitsHarmsNobody) {
+  for (const char* fault : {"fork_exit_0", "fork_exit_3", "fork_exit_3 jit"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_EQ(o.status, 0) << o.output;
+    EXPECT_THAT(o.output, AllOf(HasSubstr("process 1: all steps done"),
+                                HasSubstr("process 3: all steps done"), Not(HasSubstr("shmap:"))));
+  }
+}
+
 TEST_F(ProcessStartFaults, OneThatIsTerminatedSaysWhatItRan) {
   JobOutcome o = job("term");
   EXPECT_NE(o.status, 0);

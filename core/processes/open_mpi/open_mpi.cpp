@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <climits>
 #include <cstring>
 
@@ -71,6 +72,14 @@ void* open(std::string& path) {
 
 void (*at_finalize)() noexcept = nullptr;
 
+// OpenMPI's own record of how far it has come, the variable ompi_mpi_state of its versions 4 and 5,
+// and two of its values. (MPI_Finalized is true already while MPI_Finalize waits for the others.)
+constexpr int kFinalizeStarted = 3, kFinalizeCompleted = 5;
+const int* mpi_state = nullptr;
+std::atomic<bool> state_shows_the_end{false};
+
+int state_now() noexcept { return __atomic_load_n(mpi_state, __ATOMIC_ACQUIRE); }
+
 class OpenMpi final : public MessagePassing {
  public:
   explicit OpenMpi(const Job& job) {
@@ -85,6 +94,7 @@ class OpenMpi final : public MessagePassing {
     f_.byte = static_cast<MPI_Datatype>(find_handle(library, "ompi_mpi_byte", path));
     f_.errors_return =
         static_cast<MPI_Errhandler>(find_handle(library, "ompi_mpi_errors_return", path));
+    mpi_state = static_cast<const int*>(dlsym(library, "ompi_mpi_state"));
     join(job);
   }
 
@@ -147,6 +157,8 @@ class OpenMpi final : public MessagePassing {
     at_finalize = run;
     int key = MPI_KEYVAL_INVALID;
     const auto run_it = [](MPI_Comm, int, void*, void*) {
+      // Another version may have other values.
+      state_shows_the_end = mpi_state != nullptr && state_now() == kFinalizeStarted;
       at_finalize();
       return MPI_SUCCESS;
     };
@@ -159,6 +171,11 @@ class OpenMpi final : public MessagePassing {
               run_it, &key, nullptr),
           "MPI_Comm_create_keyval");
     check(f_.Comm_set_attr(f_.self, key, nullptr), "MPI_Comm_set_attr");
+  }
+
+  Ending finalize_ending() const noexcept override {
+    if (!state_shows_the_end) return Ending::unknown;
+    return state_now() == kFinalizeCompleted ? Ending::over : Ending::under_way;
   }
 
   void finalize() noexcept override {
