@@ -38,6 +38,7 @@ struct ActiveExchange {
   int copies = 0;  // not made yet: of all sources and of the exchange's own parcels, and parts of
                    // the work
   bool work_begun = false;
+  bool receives_parcels = false;                    // in messages of their own
   std::vector<const std::byte*> addresses;          // of the receives, for the work
   std::vector<std::unique_ptr<std::byte[]>> taken;  // copies of receives that have no memory
   int copying = 0;  // threads that are copying for this exchange, which must stay until they are
@@ -57,7 +58,7 @@ struct ActiveExchange {
     messages.clear();
     letters.clear();
     lent = copies = copying = 0;
-    work_begun = false;
+    work_begun = receives_parcels = false;
     addresses.clear();
     taken.clear();
     asked = {};

@@ -13,6 +13,7 @@
 #include "core/base/warning.h"
 #include "core/processes/active_exchange.h"
 #include "core/processes/exchanges.h"
+#include "core/processes/warn_aside.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -22,10 +23,10 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kTextBytes = 4000;
 constexpr auto kAnswerTime = milliseconds(500);
-
 // After a failure: how long sends may go on that perhaps nobody receives, and receives, before the
 // process ends because their memory cannot be given back.
 constexpr auto kSendsEnd = milliseconds(1000), kReceivesEnd = milliseconds(10'000);
+
 }  // namespace
 
 void Exchanges::send_text(int to, Kind kind, const Header& about, const std::string& text) {
@@ -54,7 +55,7 @@ void Exchanges::fail(const std::string& text, bool tell) {
   fault_ = text;
   if (link_ != nullptr) link_->mark_failed();
   // Warned at once: the launcher may end this process before the error reaches a caller.
-  warn(text + (tell ? "" : " (as another process found)"));
+  warn_aside(text + (tell ? "" : " (as another process found)"));
   if (!tell) return;
   for (int p = 0; p < peers_.size(); ++p) {
     if (p == peers_.self()) continue;
@@ -97,18 +98,59 @@ void Exchanges::report(const std::string& text) noexcept {
   }
 }
 
-// Ends all exchanges, once no thread reads or writes their memory any more.
+// Ends all exchanges, once nobody reads or writes their memory any more.
 void Exchanges::end_all(EndedExchanges& ended) {
-  flush(milliseconds(100));
+  if (failed_ == Clock::time_point{}) {
+    flush(milliseconds(100));
+    failed_ = Clock::now();
+  }
   copies_.clear();
   // To the memory of the others a thread still writes, which then ends them itself.
   for (auto& active : active_.take_idle()) {
     for (MessagePassing::Request& request : active->receives)
       if (request != nullptr) messages_.cancel(request);
+    unfinished_.push_back(std::move(active));
+  }
+  end_those_at_rest(ended);
+}
+
+// A receive that has begun cannot be cancelled, and ends when its sender has sent the rest. A send
+// ends when its receiver has taken it, and never where the receiver refuses the exchange.
+void Exchanges::end_those_at_rest(EndedExchanges& ended) {
+  const auto since = Clock::now() - failed_;
+  std::erase_if(unfinished_, [&](const std::unique_ptr<Active>& active) {
+    try {
+      active->drop_ended(messages_);
+    } catch (const CollectiveError&) {  // a request that fails has ended
+      active->receives.clear();
+      active->sends.clear();
+    }
+    if (!active->receives.empty() || (!active->sends.empty() && since < kSendsEnd)) return false;
     ended.push(active->end, error_for(active->exchange->label, active->place.number));
     // Messages of this exchange that may still be in transit keep their memory.
     for (auto& message : active->messages) abandoned_.push_back(std::move(message));
+    return true;
+  });
+  if (unfinished_.empty() || since < kReceivesEnd || under_debugger()) return;
+  const Active& active = *unfinished_.front();
+  warn_aside(fmt::format(
+      "process {} ends: {:.1f} s after the failure another process has still not sent all of what "
+      "it has begun to send into the memory of this one, in collective number {} of the mesh, {}",
+      peers_.self(), std::chrono::duration<double>(since).count(), active.place.number,
+      active.exchange->label.text()));
+  _exit(1);
+}
+
+// A sender that has failed may use memory again that MPI still read there. It had told this process
+// of the failure before that.
+bool Exchanges::senders_are_well(const Active& active) {
+  take_messages();
+  for (const Active::Source& source : active.sources) {
+    if (fault_.empty() && link_ != nullptr && link_->reaches(source.peer) &&
+        link_->has_failed(source.peer))
+      fail(peers_.text(source.peer) + " has given up", true);
   }
+  return fault_.empty();
 }
 
 // Fails because the collective is the same on both sides, but the program around it differs.
@@ -215,11 +257,11 @@ void Exchanges::look_at_clocks() {
     if (over && !under_debugger()) {
       const std::string last = record();
       fail(what + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC).", true);
-      return warn(last);
+      return warn_aside(last);
     }
     if (late) {
       active.warned = true;
-      warn(what + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
+      warn_aside(what + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
     }
   }
 }

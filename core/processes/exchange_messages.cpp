@@ -118,6 +118,7 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
       data += parcel.bytes;
       continue;
     }
+    active.receives_parcels = true;
     for (std::int64_t at = 0; at < parcel.bytes; at += kPieceBytes) {
       active.receives.push_back(
           messages_.receive(to + at, std::min(kPieceBytes, parcel.bytes - at), from, header.tag));

@@ -6,9 +6,9 @@
 #include <string>
 #include <thread>
 
-#include "core/base/warning.h"
 #include "core/processes/active_exchange.h"
 #include "core/processes/exchanges.h"
+#include "core/processes/warn_aside.h"
 
 namespace shmap {
 namespace {
@@ -45,11 +45,11 @@ void Exchanges::write_record(const char* why) noexcept {
     std::unique_lock lock(mutex_, std::try_to_lock);
     for (; !lock.owns_lock() && Clock::now() < until; (void)lock.try_lock())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (!lock.owns_lock() || stopped_ || !fault_.empty()) return;
-    warn(std::string(why) + ". " + record());
-  } catch (...) {
-    return;  // no memory for the text
+    if (lock.owns_lock() && !stopped_ && fault_.empty())
+      warn_aside(std::string(why) + ". " + record());
+  } catch (...) {  // no memory for the text
   }
+  wait_for_warnings();
 }
 
 }  // namespace shmap

@@ -183,7 +183,7 @@ void Exchanges::thread_main() noexcept {
           end_all(ended);
         }
       }
-      idle = active_.empty();
+      idle = active_.empty() && unfinished_.empty();
       if (untold_ != nullptr && !fault_.empty()) {
         untold = std::exchange(untold_, nullptr);
         fault = fault_;

@@ -176,6 +176,7 @@ void Exchanges::conclude(Active& active, EndedExchanges& ended) {
     return;
   if (active.exchange->work != nullptr && begin_work(active)) return;
   if (active.lent != 0) return;
+  if (active.receives_parcels && !senders_are_well(active)) return;
   histories_.remember_done(histories_.of(active.place.space), *active.exchange, active.begun);
   ended.push(active.end, nullptr);
   active_.remove(active);
@@ -209,6 +210,7 @@ bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ende
     end_all(ended);
   }
   bool needs = listens_ ? !active_.empty() : !letters_.empty() || !copies_.empty();
+  needs = needs || !unfinished_.empty();
   for (std::size_t i = 0; i < active_.size() && !needs; ++i) {
     const Active& active = active_[i];
     needs = !active.sends.empty() || !active.receives.empty() || !active.letters.empty();

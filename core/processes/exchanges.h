@@ -185,6 +185,8 @@ class Exchanges {
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
   void fail(const std::string& text, bool tell);
   void end_all(EndedExchanges& ended);
+  void end_those_at_rest(EndedExchanges& ended);
+  bool senders_are_well(const Active& active);
   void take_value(int from, const Header& header, std::string what);
   void look_at_clocks();
   void look_at_peers();
@@ -226,11 +228,15 @@ class Exchanges {
   ValueReports values_;
   LetterQueue letters_;  // of other kinds, and answers that something was taken
   std::deque<Copy> copies_;
-  OutgoingTexts outgoing_;                               // messages of other kinds
-  std::vector<std::unique_ptr<std::byte[]>> abandoned_;  // after a failure
-  std::vector<std::int32_t> next_tag_;                   // by peer
-  std::vector<char> left_;                               // by peer: the peer has said that it
-                                                         // leaves
+  OutgoingTexts outgoing_;  // messages of other kinds
+  // After a failure: exchanges into whose memory messages still come, or whose memory is still
+  // being sent; and messages that may be on their way.
+  std::vector<std::unique_ptr<Active>> unfinished_;
+  std::vector<std::unique_ptr<std::byte[]>> abandoned_;
+  Clock::time_point failed_{};
+  std::vector<std::int32_t> next_tag_;  // by peer
+  std::vector<char> left_;              // by peer: the peer has said that it
+                                        // leaves
   bool any_left_ = false;
   bool leaving_ = false;
   AttemptPatience patience_;

@@ -36,17 +36,19 @@ class MessagePassing {
   // Whether the request has ended; if so, sets it to null. `arrival`, where given, describes a
   // receive.
   virtual bool test(Request& request, Arrival* arrival) = 0;
-  virtual void cancel(Request& request) noexcept = 0;  // of a receive only
+  // Of a receive only. Sets the request to null where it has ended; else a message is being
+  // received, and the request uses its memory on, until test() finds that it has ended.
+  virtual void cancel(Request& request) noexcept = 0;
 
   // `run` is called when other code ends the use of the library while the process goes on (the
   // program's own MPI_Finalize). No function above may be called after `run` returns.
   virtual void call_at_finalize(void (*run)() noexcept) = 0;
-  // Ends the use of the library if this object began it: a collective of all processes.
-  virtual void finalize() noexcept = 0;
   // How far the other code has come with that: `under_way` until its call returns. `unknown` where
   // the library does not show it. Any thread, after `run` too.
   enum class Ending : std::uint8_t { unknown, under_way, over };
   virtual Ending finalize_ending() const noexcept = 0;
+  // Ends the use of the library if this object began it: a collective of all processes.
+  virtual void finalize() noexcept = 0;
 };
 
 // Opens the library and joins the job. Throws DeviceError, with a remedy, where that fails.

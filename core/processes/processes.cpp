@@ -16,6 +16,7 @@
 #include "core/processes/node_link.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
+#include "core/processes/warn_aside.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -55,10 +56,10 @@ NodeLink::Carries carries() {
   return text == "1" ? NodeLink::Carries::all : NodeLink::Carries::blocks;
 }
 
-}  // namespace
 // The library ends MPI itself, and watches how long that takes.
 bool ends_mpi = false;
 
+}  // namespace
 
 Processes::Processes(std::unique_ptr<MessagePassing> messages)
     : messages_(std::move(messages)), pid_(getpid()) {}
@@ -155,19 +156,19 @@ void Processes::leave(int exit_code, void*) noexcept {
   if (self == nullptr || self->is_of_a_child()) return;
   if (exit_code != 0) {
     self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
-    return;
+    return wait_for_warnings();
   }
   if (!self->part("has ended")) {
     // Another process waits for this one, or is gone: a normal exit code would hide that.
+    wait_for_warnings();
     _exit(1);
   }
   self->exchanges_->stop();
   const EndWatch watch(*self->peers_, self->warn_sec_, self->timeout_sec_);
+  ends_mpi = true;
   self->messages_->finalize();
 }
-  ends_mpi = true;
 
-}  // namespace shmap
 void Processes::leave_with_mpi() noexcept {
   Processes* self = joined();
   if (self->is_of_a_child() || ends_mpi) return;
@@ -186,3 +187,4 @@ void Processes::leave_with_mpi() noexcept {
   (void)watch;
 }
 
+}  // namespace shmap

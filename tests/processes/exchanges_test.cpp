@@ -3,14 +3,17 @@
 // Exchanges share, without a library for message passing.
 #include "core/processes/exchanges.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -19,9 +22,11 @@
 #include <thread>
 #include <vector>
 
+#include "core/processes/exchange_message.h"
 #include "core/processes/node_link.h"
 #include "core/processes/peers.h"
 #include "core/processes/process_exchange.h"
+#include "core/processes/warn_aside.h"
 #include "shmap/error.h"
 #include "tests/processes/thread_messages.h"
 
@@ -68,7 +73,7 @@ class ExchangesTest : public testing::TestWithParam<Form> {
       rank.messages = std::make_unique<ThreadMessages>(job_->mail, r);
       rank.peers = std::make_unique<Peers>(r, cards);
       rank.link = NodeLink::make(*rank.messages, *rank.peers, form.carries);
-      rank.exchanges = new Exchanges(*rank.messages, *rank.peers, rank.link.get(), 0, 120);
+      rank.exchanges = new Exchanges(*rank.messages, *rank.peers, rank.link.get(), warn_sec_, 120);
     });
     EXPECT_EQ(at(0).link != nullptr, form.carries != NodeLink::Carries::nothing);
     EXPECT_EQ(at(0).peers->crowded(), form.crowded);
@@ -78,7 +83,9 @@ class ExchangesTest : public testing::TestWithParam<Form> {
   }
 
   Rank& at(int r) { return job_->ranks[static_cast<std::size_t>(r)]; }
+  ThreadMail& mail() { return job_->mail; }
   int size() const { return static_cast<int>(job_->ranks.size()); }
+  double warn_sec_ = 0;
 
  private:
   struct Job {
@@ -293,6 +300,34 @@ TEST_P(ExchangesTest, AnotherOperationIsAFaultInAll) {
               AllOf(HasSubstr("sum of i32"), HasSubstr("gather of i32"), HasSubstr("here.cpp:7")));
 }
 
+// A receive that has begun cannot be taken back: its exchange ends, and its memory may be used
+// again, only when all has been written to it.
+TEST_P(ExchangesTest, AfterAFaultMemoryIsKeptUntilNothingIsWrittenToItAnyMore) {
+  if (at(0).link != nullptr) GTEST_SKIP() << "large parcels need no messages of their own";
+  mail().hold_all_but(ExchangeMessage::kTag);
+  std::vector<std::unique_ptr<Loop>> loops;
+  std::vector<std::unique_ptr<Waiter>> waiters;
+  for (int r = 0; r < size(); ++r) {
+    Loop& loop = *loops.emplace_back(std::make_unique<Loop>(r, size(), 1, 20'000, false));
+    loop.fill(0);
+    at(r).exchanges->start(loop.exchange(), *waiters.emplace_back(std::make_unique<Waiter>()));
+  }
+  // The receives begin when the messages that announce them have come.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  at(0).exchanges->report("a fault of the test");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_THAT(at(r).exchanges->fault(), HasSubstr("a fault of the test"));
+    EXPECT_FALSE(waiters[static_cast<std::size_t>(r)]->done);
+  }
+  mail().go_on();
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_THROW(waiters[static_cast<std::size_t>(r)]->wait(*at(r).exchanges, false),
+                 CollectiveError);
+    EXPECT_EQ(loops[static_cast<std::size_t>(r)]->wrong_of((r + 1) % size()), 0);
+  }
+}
+
 TEST_P(ExchangesTest, ReportsOfValuesAreComparedInTheirOrder) {
   std::vector<int> all;
   for (int r = 0; r < size(); ++r) all.push_back(r);
@@ -317,17 +352,80 @@ TEST_P(ExchangesTest, ReportsOfValuesAreComparedInTheirOrder) {
             HasSubstr("process 0 "), HasSubstr("process " + std::to_string(size() - 1) + " ")));
 }
 
+// Stderr is a pipe that is full while the object lives, and for five seconds at most.
+class FullStderr {
+ public:
+  FullStderr() : before_(dup(STDERR_FILENO)) {
+    if (pipe(ends_) != 0) std::abort();
+    fcntl(ends_[1], F_SETFL, O_NONBLOCK);
+    while (write(ends_[1], "-", 1) == 1) ++filled_;
+    fcntl(ends_[1], F_SETFL, 0);
+    dup2(ends_[1], STDERR_FILENO);
+    close(ends_[1]);
+    reader_ = std::thread([this] {
+      for (int ms = 0; ms < 5000 && !over_; ++ms)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      char bytes[4096];
+      for (ssize_t n; (n = read(ends_[0], bytes, sizeof bytes)) > 0;)
+        text_.append(bytes, static_cast<std::size_t>(n));
+    });
+  }
+  // Restores stderr, and returns what was written to it meanwhile.
+  std::string text() {
+    over_ = true;
+    wait_for_warnings();
+    dup2(before_, STDERR_FILENO);
+    reader_.join();
+    close(before_);
+    close(ends_[0]);
+    return text_.substr(filled_);
+  }
+
+ private:
+  const int before_;
+  int ends_[2]{};
+  std::size_t filled_ = 0;
+  std::atomic<bool> over_{false};
+  std::string text_;
+  std::thread reader_;
+};
+
+class ExchangesThatWarn : public ExchangesTest {
+ protected:
+  ExchangesThatWarn() { warn_sec_ = 0.2; }
+};
+
+TEST_P(ExchangesThatWarn, AStderrThatNobodyReadsStopsNoExchange) {
+  FullStderr full;
+  const auto begun = std::chrono::steady_clock::now();
+  in_each(size(), [&](int r) {
+    Loop loop(r, size(), 1, 10, false);
+    loop.fill(0);
+    if (r != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    Waiter waiter;
+    at(r).exchanges->start(loop.exchange(), waiter);
+    waiter.wait(*at(r).exchanges, /*looks=*/false);
+    EXPECT_EQ(loop.wrong(size()), 0);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(4500));
+  EXPECT_THAT(full.text(), HasSubstr("process 0 waits for others in collective number 0"));
+}
+
+std::string name_of(const testing::TestParamInfo<Form>& info) {
+  const Form& form = info.param;
+  return std::string(form.carries == NodeLink::Carries::nothing ? "Mpi" : "Memory") +
+         std::to_string(form.ranks) + (form.crowded ? "Crowded" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Forms, ExchangesTest,
                          testing::Values(Form{2, NodeLink::Carries::messages, false},
                                          Form{3, NodeLink::Carries::messages, true},
                                          Form{3, NodeLink::Carries::nothing, false}),
-                         [](const auto& info) {
-                           const Form& form = info.param;
-                           return std::string(form.carries == NodeLink::Carries::nothing
-                                                  ? "Mpi"
-                                                  : "Memory") +
-                                  std::to_string(form.ranks) + (form.crowded ? "Crowded" : "");
-                         });
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Forms, ExchangesThatWarn,
+                         testing::Values(Form{2, NodeLink::Carries::messages, false},
+                                         Form{2, NodeLink::Carries::nothing, false}),
+                         name_of);
 
 }  // namespace
 }  // namespace shmap

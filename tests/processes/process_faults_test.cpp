@@ -208,10 +208,11 @@ TEST_F(ProcessFaults, WithSharedMemory) {
   unsetenv("SHMAP_SHARED_MEMORY");
 }
 
-// Blocks that one process reads in memory that another one shows, or in all of another's.
+// Blocks that one process reads in memory that another one shows, or in all of another's, or that
+// go through MPI.
 TEST_F(ProcessFaults, InTheMiddleOfLargeBlocks) {
   setenv("SHMAP_TEST_FAULT_ELEMENTS", "1000000", 1);
-  for (const char* memory : {"1", "auto"}) {
+  for (const char* memory : {"1", "auto", "0"}) {
     SCOPED_TRACE(memory);
     setenv("SHMAP_SHARED_MEMORY", memory, 1);
     for (const char* fault : {"none", "kill", "kill_in", "op", "stop"}) {

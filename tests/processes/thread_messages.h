@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/processes/message_passing.h"
@@ -22,6 +23,19 @@ class ThreadMail {
   explicit ThreadMail(int size)
       : size_(size), boxes_(static_cast<std::size_t>(size)), gathers_(boxes_.size()) {}
 
+  // From now on a message with another tag than this is not written to its receiver's memory before
+  // go_on(), as large messages are under way for a while.
+  void hold_all_but(int tag) {
+    const std::lock_guard lock(mutex_);
+    passing_tag_ = tag;
+  }
+  void go_on() {
+    const std::lock_guard lock(mutex_);
+    passing_tag_ = -1;
+    for (auto& [letter, receive] : held_) deliver(letter, *receive);
+    held_.clear();
+  }
+
  private:
   friend class ThreadMessages;
   struct Letter {
@@ -32,7 +46,7 @@ class ThreadMail {
     std::byte* to;
     std::int64_t room;
     int from, tag;
-    bool ended = false;
+    bool begun = false, ended = false;
     MessagePassing::Arrival arrival{};
   };
   struct Box {
@@ -42,6 +56,13 @@ class ThreadMail {
   static bool fit(const Letter& letter, const Receive& receive) {
     return letter.tag == receive.tag &&
            (receive.from == MessagePassing::kAnyone || receive.from == letter.from);
+  }
+  void begin(Letter letter, Receive& receive) {
+    receive.begun = true;
+    if (passing_tag_ < 0 || letter.tag == passing_tag_)
+      deliver(letter, receive);
+    else
+      held_.emplace_back(std::move(letter), &receive);
   }
   static void deliver(const Letter& letter, Receive& receive) {
     const std::size_t bytes = std::min(letter.bytes.size(), static_cast<std::size_t>(receive.room));
@@ -56,6 +77,8 @@ class ThreadMail {
   std::vector<Box> boxes_;                       // by receiver
   std::vector<std::vector<std::byte>> gathers_;  // of the current all_gather, by rank
   int here_ = 0, gone_ = 0;
+  int passing_tag_ = -1;
+  std::vector<std::pair<Letter, Receive*>> held_;
 };
 
 class ThreadMessages final : public MessagePassing {
@@ -90,7 +113,7 @@ class ThreadMessages final : public MessagePassing {
     if (it == box.receives.end()) {
       box.letters.push_back(std::move(letter));
     } else {
-      ThreadMail::deliver(letter, **it);
+      mail_.begin(std::move(letter), **it);
       box.receives.erase(it);
     }
     return nullptr;
@@ -106,7 +129,7 @@ class ThreadMessages final : public MessagePassing {
     if (it == box.letters.end()) {
       box.receives.push_back(receive.get());
     } else {
-      ThreadMail::deliver(*it, *receive);
+      mail_.begin(std::move(*it), *receive);
       box.letters.erase(it);
     }
     return receive.release();
@@ -125,12 +148,14 @@ class ThreadMessages final : public MessagePassing {
   void cancel(Request& request) noexcept override {
     auto* receive = static_cast<ThreadMail::Receive*>(request);
     const std::lock_guard lock(mail_.mutex_);
+    if (receive->begun && !receive->ended) return;
     mail_.boxes_[static_cast<std::size_t>(rank_)].receives.remove(receive);
     delete receive;
     request = nullptr;
   }
 
   void call_at_finalize(void (*)() noexcept) override {}
+  Ending finalize_ending() const noexcept override { return Ending::unknown; }
   void finalize() noexcept override {}
 
  private:
@@ -139,4 +164,3 @@ class ThreadMessages final : public MessagePassing {
 };
 
 }  // namespace shmap
-  Ending finalize_ending() const noexcept override { return Ending::unknown; }

@@ -21,7 +21,7 @@ namespace {
   X(Initialized) X(Finalized) X(Init_thread) X(Query_thread) X(Finalize) \
   X(Comm_rank) X(Comm_size) X(Comm_dup) X(Comm_set_errhandler) X(Allgather) \
   X(Isend) X(Irecv) X(Test) X(Get_count) X(Cancel) \
-  X(Request_free) X(Error_string) X(Get_library_version) X(Comm_create_keyval) X(Comm_set_attr)
+  X(Error_string) X(Get_library_version) X(Comm_create_keyval) X(Comm_set_attr)
 // clang-format on
 
 struct Functions {
@@ -148,9 +148,9 @@ class OpenMpi final : public MessagePassing {
 
   void cancel(Request& request) noexcept override {
     auto* pending = static_cast<MPI_Request>(request);
-    request = nullptr;
+    int done = 0;
     f_.Cancel(&pending);
-    f_.Request_free(&pending);
+    if (f_.Test(&pending, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done) request = nullptr;
   }
 
   void call_at_finalize(void (*run)() noexcept) override {
