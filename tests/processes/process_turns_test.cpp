@@ -34,6 +34,11 @@ class ProcessTurns : public testing::Test {
     if (memory != nullptr && std::string(memory) == "0") return false;
     return Processes::joined()->peers().node_size() == process_count();
   }
+  // The device's place in the mesh: of several nodes, make_mesh takes one node's after the other's.
+  static std::int64_t place_of(const Mesh& mesh, const Device& device) {
+    const std::vector<Device>& order = mesh.devices().values();
+    return std::find(order.begin(), order.end(), device) - order.begin();
+  }
   static Exchanges& exchanges() { return Processes::joined()->exchanges(); }
   static std::int64_t ended() {
     const Exchanges::Turns turns = exchanges().turns();
@@ -123,11 +128,6 @@ TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
                                   all_gather_invariant(x, "i", {.axis = 0, .tiled = true})};
       },
       mesh, {P("i")}, {P(), P(none, "i"), P("i"), P()}));
-  // The device's place in the mesh: of several nodes, make_mesh takes one node's after the other's.
-  const auto place_of = [&](const Device& device) -> std::int64_t {
-    const std::vector<Device>& order = mesh.devices().values();
-    return std::find(order.begin(), order.end(), device) - order.begin();
-  };
   std::uint32_t state = 77u + static_cast<std::uint32_t>(process_index());
   for (const std::int64_t piece : {1, 3, 100, 400, 3000}) {
     const std::int64_t columns = piece * n_;
@@ -164,13 +164,13 @@ TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
         const auto own = shard.data.to_vector<float>();
         for (std::int64_t c = 0; c < piece; ++c)
           ASSERT_EQ(own[static_cast<std::size_t>(c)],
-                    sum(place_of(shard.device) * piece + c, call));
+                    sum(place_of(mesh, shard.device) * piece + c, call));
       }
       for (const Shard& shard : y[2].addressable_shards()) {
         const auto own = shard.data.to_vector<float>();
         for (std::int64_t c = 0; c < columns; ++c)
           ASSERT_EQ(own[static_cast<std::size_t>(c)],
-                    value(c / piece, place_of(shard.device) * piece + c % piece, call));
+                    value(c / piece, place_of(mesh, shard.device) * piece + c % piece, call));
       }
     }
   }
@@ -200,7 +200,7 @@ TEST_F(ProcessTurns, OneProcessCapturesWhileTheOthersReplay) {
       squares += (value(d, k) + sum(k)) * (value(d, k) + sum(k));
     ASSERT_EQ(y[2].to_vector<float>()[0], squares);
     for (const Shard& shard : y[1].addressable_shards()) {
-      const std::int64_t left = (shard.device.id() + n_ - 1) % n_;
+      const std::int64_t left = (place_of(mesh, shard.device) + n_ - 1) % n_;
       ASSERT_EQ(shard.data.to_vector<float>()[0], value(left, k) + sum(k));
     }
   };
