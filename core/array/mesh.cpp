@@ -5,6 +5,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/array/node_order.h"
+#include "core/array/same_meshes.h"
 #include "core/array/sharding.h"
 #include "core/base/nearest_name.h"
 #include "core/ir/trace.h"
@@ -102,6 +103,7 @@ Mesh::Mesh(NdArray<Device> devices, Axes axis_names, SourceLine source) {
     }
   }
   impl_ = detail::MeshImpl::intern(env, devices);
+  report_made(*impl_, source);
 }
 
 const std::vector<std::string>& Mesh::axis_names() const { return impl_->env()->names; }

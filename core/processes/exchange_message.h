@@ -18,7 +18,17 @@ struct ExchangeMessage {
 
   // on_board: the parcels are on the sender's board, and `front` begins with the number of the
   // entry.
-  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board, value };
+  enum class Kind : std::uint32_t {
+    exchange,
+    taken,
+    leave,
+    fault,
+    ask,
+    answer,
+    on_board,
+    value,
+    mesh
+  };
 
   // The members up to and including `front` are the first cache line of a message in memory. Where
   // both sides do the same, only this line is read.

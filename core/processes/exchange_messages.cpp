@@ -221,6 +221,9 @@ void Exchanges::handle(int from, const Message& message) {
     case Kind::value:
       if (fault_.empty()) take_value(from, header, text());
       return;
+    case Kind::mesh:
+      if (fault_.empty()) take_mesh(from, header, text());
+      return;
     case Kind::ask:
       return answer(from, header);
     case Kind::answer:

@@ -23,6 +23,7 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, dou
       warn_sec_(warn_sec),
       timeout_sec_(timeout_sec),
       values_(peers),
+      meshes_(peers),
       next_tag_(static_cast<std::size_t>(peers.size()), 0),
       left_(static_cast<std::size_t>(peers.size()), 0),
       crowded_(peers.crowded()) {

@@ -35,6 +35,7 @@
 #include "core/processes/fault_listener.h"
 #include "core/processes/inboxes.h"
 #include "core/processes/letter_queue.h"
+#include "core/processes/mesh_reports.h"
 #include "core/processes/message_passing.h"
 #include "core/processes/node_link.h"
 #include "core/processes/outgoing_texts.h"
@@ -102,6 +103,11 @@ class Exchanges {
   // difference is a failure of the job, and names both processes. Neither waits nor throws. The
   // processes must report what belongs to one key in one order, so one thread of each does so.
   void report_value(const SameValue& value, std::span<const int> processes) noexcept;
+  // Reports to `first`, the mesh's process of the lowest rank, that this process makes a mesh, or
+  // begins its first collective on one that it has made: what MeshReports finds is a failure of the
+  // job. Neither waits nor throws. Any thread.
+  enum class MeshUse : std::int32_t { made, begun };
+  void report_mesh(const ReportedMesh& mesh, MeshUse use, int first) noexcept;
   // Writes a warning with the collectives that are under way and those that ended last; `why` is
   // its first line. Writes nothing after a failure, since the failure wrote this list already.
   void write_record(const char* why) noexcept;
@@ -188,6 +194,8 @@ class Exchanges {
   void end_those_at_rest(EndedExchanges& ended);
   bool senders_are_well(const Active& active);
   void take_value(int from, const Header& header, std::string what);
+  void take_mesh(int from, const Header& header, std::string what);
+  void note_mesh(int process, const ReportedMesh& mesh, MeshUse use);
   void look_at_clocks();
   void look_at_peers();
   void ask_late(Active& active);
@@ -226,6 +234,7 @@ class Exchanges {
                                                   // the exchange; by sender
   ExchangeHistories histories_;                   // attempts keep pointers to those of spaces
   ValueReports values_;
+  MeshReports meshes_;
   LetterQueue letters_;  // of other kinds, and answers that something was taken
   std::deque<Copy> copies_;
   OutgoingTexts outgoing_;  // messages of other kinds

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/array/same_meshes.h"
 #include "core/base/hash_text.h"
 #include "core/ir/divergence.h"
 #include "core/ir/trace.h"
@@ -23,7 +24,12 @@ std::uint64_t number_space(const detail::MeshImpl& mesh, std::uint32_t divergent
 
 std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint32_t divergent,
                            std::uint64_t count) {
-  if (divergent == 0) return mesh.take_numbers(count);
+  if (divergent == 0) {
+    const std::uint64_t first = mesh.take_numbers(count);
+    if (first == 0) [[unlikely]]
+      report_begun(mesh);
+    return first;
+  }
   static std::mutex mutex;
   static auto* next =
       new std::map<std::pair<const detail::MeshImpl*, std::uint32_t>, std::uint64_t>();

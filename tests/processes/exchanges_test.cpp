@@ -352,6 +352,50 @@ TEST_P(ExchangesTest, ReportsOfValuesAreComparedInTheirOrder) {
             HasSubstr("process 0 "), HasSubstr("process " + std::to_string(size() - 1) + " ")));
 }
 
+using MeshUse = Exchanges::MeshUse;
+
+TEST_P(ExchangesTest, MeshesThatMayBeMeantAreNoFault) {
+  const auto use = [&](int r, std::uint64_t devices, std::uint64_t space, MeshUse how) {
+    at(r).exchanges->report_mesh({devices, space, "mesh " + std::to_string(space)}, how, 0);
+  };
+  in_each(size(), [&](int r) {
+    const auto rank = static_cast<std::uint64_t>(r);
+    // One that only this process makes.
+    use(r, 1, 100 + rank, MeshUse::made);
+    // Two, made first and then used in different orders.
+    for (const std::uint64_t space : {1, 2}) use(r, 1, space, MeshUse::made);
+    for (const std::uint64_t i : {0, 1}) use(r, 1, 1 + (i + rank) % 2, MeshUse::begun);
+    // Those of groups of devices, made and used in different orders.
+    for (const std::uint64_t i : {0, 1}) {
+      const std::uint64_t group = 2 + (i + rank) % 2;
+      use(r, group, 10 + group, MeshUse::made);
+      use(r, group, 10 + group, MeshUse::begun);
+    }
+    // One that a process alone has begun to use, so far.
+    if (r != 1) use(r, 4, 20, MeshUse::made);
+    if (r == 1) use(r, 4, 21, MeshUse::made), use(r, 4, 21, MeshUse::begun);
+    Loop loop(r, size(), 3, 10, false);
+    loop.fill(0);
+    at(r).exchanges->run(loop.exchange());
+  });
+  EXPECT_EQ(at(0).exchanges->fault(), "");
+}
+
+TEST_P(ExchangesTest, UseOfDifferentMeshesOfTheSameDevices) {
+  in_each(size(), [&](int r) {
+    const std::uint64_t space = r == 1 ? 8 : 9;
+    for (const MeshUse use : {MeshUse::made, MeshUse::begun})
+      at(r).exchanges->report_mesh({5, space, "mesh " + std::to_string(space)}, use, 0);
+  });
+  for (int r = 0; r < size(); ++r) {
+    for (int i = 0; i < 10'000 && at(r).exchanges->fault().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_THAT(at(r).exchanges->fault(),
+                AllOf(HasSubstr("communicate on different meshes"), HasSubstr("process 1 "),
+                      HasSubstr("on mesh 8"), HasSubstr("on mesh 9")));
+  }
+}
+
 // Stderr is a pipe that is full while the object lives, and for five seconds at most.
 class FullStderr {
  public:

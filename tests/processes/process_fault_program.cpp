@@ -316,6 +316,18 @@ int run(const std::string& fault, bool replays) {
         (x * 2.f).block_until_ready();
       }
     }
+    if (fault.starts_with("mesh_") && step == steps / 2) {
+      // One line, of which the faulty process makes another mesh.
+      std::vector<Device> order = devices();
+      if (here && fault == "mesh_order") std::swap(order.front(), order.back());
+      const bool turned = here && fault == "mesh_shape";
+      const Mesh made =
+          make_mesh(turned ? Shape{n / 4, 4} : Shape{n / 2, 2},
+                    here && fault == "mesh_names" ? axes("i", "k") : axes("i", "j"), order);
+      const Axes both(made.axis_names());
+      shard_map([=](Array b) { return psum(b, both); }, made, {P(both)}, P())(x)
+          .block_until_ready();
+    }
     if (fault.starts_with("axes")) {
       // axes_early: each message about it comes before its receiver has begun.
       if (fault == "axes_early" && step == steps / 2 && process_index() < 2)

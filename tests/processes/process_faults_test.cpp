@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/mpirun.h"
 
@@ -179,6 +181,35 @@ TEST_F(ProcessFaults, OneWithAnotherProgram) {
   }
   const Outcome o = job("same");
   EXPECT_EQ(o.status, 0) << o.output;
+}
+
+// Found at the first collective, by 2 x 2 and 4 x 1 processes and devices.
+TEST_F(ProcessFaults, OneWithAnotherMesh) {
+  struct Reset {
+    ~Reset() { other_devices.clear(); }
+  } reset;
+  const bool cpus = devices().starts_with("cpu");
+  const std::vector<std::pair<const char*, const char*>> faults = {
+      {"mesh_shape", "Mesh('i': 1, 'j': 4) of devices 0 to 3"},
+      {"mesh_names", "Mesh('i': 2, 'k': 2) of devices 0 to 3"},
+      {"mesh_order", "Mesh('i': 2, 'j': 2) of devices 3, 1, 2, 0"}};
+  for (const int processes : {2, 4}) {
+    if (!cpus && processes == 2) continue;
+    if (cpus) other_devices = processes == 2 ? "cpu:2" : "cpu:1";
+    for (const auto& [fault, mesh] : faults) {
+      SCOPED_TRACE(std::string(fault) + " in " + std::to_string(processes));
+      const Outcome o = job(fault, "20", "40", processes);
+      EXPECT_NE(o.status, 0);
+      EXPECT_THAT(o.output,
+                  AllOf(HasSubstr("communicate on different meshes"), HasSubstr("process 1 (pid "),
+                        HasSubstr(mesh), HasSubstr("Mesh('i': 2, 'j': 2) of devices 0 to 3"),
+                        HasSubstr("processes/process_fault_program.cpp:"),
+                        Not(HasSubstr("Giving up")), Not(HasSubstr("WRONG VALUE"))));
+      EXPECT_LT(o.to_end, 15);
+    }
+    const Outcome o = job("mesh_none", "20", "40", processes);
+    EXPECT_EQ(o.status, 0) << o.output;
+  }
 }
 
 TEST_F(ProcessFaults, OneThatIsLate) {

@@ -102,5 +102,38 @@ TEST(ProcessMesh, WithoutADeviceOfThisProcessIsNamed) {
   }
 }
 
+// On one line: meshes of groups of devices, made and used in different orders, meshes of the same
+// devices, made in different orders, and one that a process makes alone. None of it is a fault.
+TEST(ProcessMesh, OneFunctionMakesDifferentMeshes) {
+  const auto made = [](std::vector<Device> of, Shape sizes) {
+    return make_mesh(sizes, axes("i", "j"), std::move(of));
+  };
+  const auto sum_on = [](const Mesh& mesh) {
+    return shard_map([](Array b) { return psum(b, axes("i", "j")); }, mesh, {P(axes("i", "j"))},
+                     P())(ones({mesh.size()}));
+  };
+  // A GPU runs the collectives of NCCL in one order.
+  const int turn = devices().front().kind() == DeviceKind::cpu ? process_index() % 2 : 0;
+  std::vector<Device> groups[2];
+  for (const Device& d : devices()) groups[d.id() % 2].push_back(d);
+  std::vector<Array> sums;
+  for (const int i : {0, 1}) {
+    const std::vector<Device>& group = groups[(i + turn) % 2];
+    const auto n = static_cast<std::int64_t>(group.size());
+    if (std::ranges::any_of(group,
+                            [](const Device& d) { return d.process_index() == process_index(); }))
+      sums.push_back(sum_on(made(group, {n / 2, 2})));
+  }
+  for (const Array& sum : sums)
+    EXPECT_EQ(sum.item<float>(), static_cast<float>(device_count() / 2));
+
+  const auto n = static_cast<std::int64_t>(device_count());
+  const Shape shapes[] = {{n / 2, 2}, {2, n / 2}};
+  for (const int i : {0, 1}) made({}, shapes[(i + turn) % 2]);
+  if (process_index() == 1) made({}, {n, 1});
+  for (const Shape& shape : shapes)
+    EXPECT_EQ(sum_on(made({}, shape)).item<float>(), static_cast<float>(n));
+}
+
 }  // namespace
 }  // namespace shmap
