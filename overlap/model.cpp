@@ -2,14 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <set>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "collectives/link_model.h"
+#include "core/array/node_order.h"
 #include "core/base/env.h"
 #include "core/base/float_format.h"
 #include "core/device/memory_space.h"
 #include "core/device/runtime.h"
+#include "core/processes/processes.h"
 
 namespace shmap {
 
@@ -19,6 +26,9 @@ namespace {
 constexpr double kCoreFlops = 2e5, kCoreHalfFlops = 4e5;  // per microsecond, f32 and bf16
 constexpr double kCoreBytes = 1.2e4;                      // of copies that miss the caches
 constexpr double kCoreCallUs = 4;  // the overhead of a product or a collective
+// A message between nodes: an assumption for MPI over TCP, with a receiver that may have to wake
+// up. It decides only about products of less than a millisecond or so.
+constexpr double kNetworkUs = 50;
 // A GPU.
 constexpr double kWaves = 132;       // tiles at a time: one for each multiprocessor
 constexpr double kTile = 128 * 128;  // elements of a result
@@ -108,6 +118,32 @@ double cpu_us(const OverlapSpec& spec, const ProductSizes& w, DType dtype, bool 
   return product + bytes / kCoreBytes + 4 * steps * kCoreCallUs;
 }
 
+// The network of a node carries what comes for all its ranks. A process receives what its ranks
+// gather, or add, once; each rank what it exchanges. In a ring a node has one neighbour on each
+// side, whatever the number of its ranks.
+double network_us(const OverlapMachine& machine, const OverlapSpec& spec, const ProductSizes& w,
+                  DType dtype, Overlap form) {
+  const double n = spec.ranks, elsewhere = n - machine.nodes.ranks;
+  const bool exchanges =
+      spec.kind == OverlapKind::exchange || spec.kind == OverlapKind::exchange_result;
+  const auto wire_us = [&](double bytes) {
+    return kNetworkUs + machine.nodes.cliques * bytes / machine.network_bytes;
+  };
+  const double on_cores = cpu_us(spec, w, dtype, /*shared=*/false, form);
+  if (form == Overlap::none) {
+    const double piece = spec.kind == OverlapKind::scatter ? w.result_bytes / n : w.moved;
+    const int times = exchanges ? machine.nodes.ranks : machine.nodes.processes;
+    return on_cores + wire_us(times * elsewhere * piece);
+  }
+  // The core that multiplies copies what it sends into the system's memory, and what comes out of
+  // it.
+  const double step = (on_cores + 2 * (n - 1) * w.moved / kCoreBytes) / n;
+  const double hop =
+      wire_us(w.moved * (exchanges ? machine.nodes.ranks * elsewhere / (n - 1) : 1)) +
+      (form == Overlap::ring ? 0 : kNetworkUs);
+  return step + (n - 1) * std::max(step, hop);
+}
+
 double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const ProductSizes& w,
               DType dtype, Overlap form) {
   const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
@@ -167,7 +203,10 @@ double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Prod
 
 }  // namespace
 
-OverlapMachine overlap_machine() {
+namespace {
+
+// The machine without its network.
+const OverlapMachine& machine_of_node() {
   static const OverlapMachine machine = [] {
     OverlapMachine m;
     const auto devices = runtime().local_devices();
@@ -190,13 +229,96 @@ OverlapMachine overlap_machine() {
   return machine;
 }
 
+// Of the devices of all processes, in the order of make_mesh; empty where all are on one node.
+struct DevicePlaces {
+  std::vector<int> nodes, processes;
+};
+const DevicePlaces& device_places() {
+  static const DevicePlaces places = [] {
+    DevicePlaces p;
+    const Processes* const joined = Processes::joined();
+    if (joined == nullptr) return p;
+    std::vector<int> nodes;
+    const std::vector<Device>& devices = runtime().devices();
+    for (const Device& d : devices) nodes.push_back(joined->peers().node_of(d.process_index()));
+    if (std::set<int>(nodes.begin(), nodes.end()).size() == 1) return p;
+    for (const std::size_t i : node_order(nodes)) {
+      p.nodes.push_back(nodes[i]);
+      p.processes.push_back(devices[i].process_index());
+    }
+    return p;
+  }();
+  return places;
+}
+
+}  // namespace
+
+std::optional<OverlapNodes> nodes_of_cliques(const detail::AxisEnv& env, const Axes& axes,
+                                             std::span<const int> nodes,
+                                             std::span<const int> processes) {
+  std::vector<bool> over(env.sizes.size(), false);
+  for (const std::string& name : axes) {
+    const int axis = env.find(name);
+    if (axis < 0) return std::nullopt;
+    over[static_cast<std::size_t>(axis)] = true;
+  }
+  std::size_t size = 1;
+  for (const std::int64_t s : env.sizes) size *= static_cast<std::size_t>(s);
+  if (size > nodes.size()) return std::nullopt;
+  struct OnNode {
+    int ranks = 0;
+    std::set<int> processes;
+  };
+  std::map<std::size_t, std::map<int, OnNode>> cliques;  // by their first position, and by node
+  for (std::size_t position = 0; position < size; ++position) {
+    std::size_t first = position, stride = 1;
+    for (std::size_t a = env.sizes.size(); a-- > 0;) {
+      const auto extent = static_cast<std::size_t>(env.sizes[a]);
+      if (over[a]) first -= position / stride % extent * stride;
+      stride *= extent;
+    }
+    OnNode& here = cliques[first][nodes[position]];
+    ++here.ranks;
+    here.processes.insert(processes[position]);
+  }
+  OverlapNodes most{0, 0, 0};
+  std::map<int, int> leaving;  // by node
+  for (const auto& [first, by_node] : cliques) {
+    if (by_node.size() == 1) continue;
+    for (const auto& [node, here] : by_node) {
+      most.ranks = std::max(most.ranks, here.ranks);
+      most.processes = std::max(most.processes, static_cast<int>(here.processes.size()));
+      most.cliques = std::max(most.cliques, ++leaving[node]);
+    }
+  }
+  return most.cliques == 0 ? std::nullopt : std::optional(most);
+}
+
+OverlapMachine overlap_machine(const detail::AxisEnv* env, const Axes& axes) {
+  const OverlapMachine& node = machine_of_node();
+  const DevicePlaces& places = device_places();
+  if (env == nullptr || places.nodes.empty() || !row_of(node.kind).host_memory) return node;
+  static std::mutex mutex;
+  static auto* known =
+      new std::map<std::pair<const detail::AxisEnv*, std::vector<std::string>>, OverlapMachine>();
+  std::lock_guard lock(mutex);
+  const auto [it, fresh] = known->try_emplace({env, axes.names()}, node);
+  if (fresh) {
+    if (const auto nodes = nodes_of_cliques(*env, axes, places.nodes, places.processes)) {
+      it->second.link = OverlapLink::network;
+      it->second.nodes = *nodes;
+    }
+  }
+  return it->second;
+}
+
 OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& spec,
                             const ShapedArray& a, const ShapedArray& b) {
   const ProductSizes w = sizes_of(spec, a, b);
   const auto us = [&](Overlap form) {
-    return row_of(machine.kind).host_memory
-               ? cpu_us(spec, w, a.dtype(), machine.link == OverlapLink::shared, form)
-               : gpu_us(machine, spec, w, a.dtype(), form);
+    if (!row_of(machine.kind).host_memory) return gpu_us(machine, spec, w, a.dtype(), form);
+    if (machine.link == OverlapLink::network) return network_us(machine, spec, w, a.dtype(), form);
+    return cpu_us(spec, w, a.dtype(), machine.link == OverlapLink::shared, form);
   };
   OverlapChoice choice{Overlap::automatic, us(Overlap::none), us(Overlap::ring),
                        us(Overlap::two_rings)};
@@ -210,8 +332,9 @@ OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& sp
   return choice;
 }
 
-OverlapChoice model_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
-  return model_overlap(overlap_machine(), spec, a, b);
+OverlapChoice model_overlap(const OverlapSpec& spec, const detail::AxisEnv* env,
+                            const ShapedArray& a, const ShapedArray& b) {
+  return model_overlap(overlap_machine(env, spec.axes), spec, a, b);
 }
 
 Overlap forced_overlap() {

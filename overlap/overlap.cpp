@@ -161,7 +161,9 @@ JaxprRef overlapped_program(const OverlapSpec& spec, Overlap form, const ShapedA
 }
 
 OverlapChoice choose_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
-  OverlapChoice choice = model_overlap(spec, a, b);
+  const detail::AxisEnv* env = (a.axes() | b.axes()).env();
+  if (env == nullptr) env = current_trace().axis_env();
+  OverlapChoice choice = model_overlap(spec, env, a, b);
   choice.form = spec.form;
   if (choice.form == Overlap::automatic) choice.form = forced_overlap();
   if (choice.form == Overlap::automatic) {

@@ -60,7 +60,8 @@ Array run_overlapped(const OverlapSpec& spec, Array a, Array b, SourceLine sourc
 // axes.
 JaxprRef overlapped_program(const OverlapSpec& spec, Overlap form, const ShapedArray& a,
                             const ShapedArray& b, SourceLine source);
-// Chooses the form, with the predicted times.
+// Chooses the form, with the predicted times: by the sizes, the kind of devices and the hosts among
+// which the axes lie (overlap/model.h), so that all processes choose alike.
 OverlapChoice choose_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b);
 
 // The operations of a form (not automatic) under the current trace (rings.cpp).

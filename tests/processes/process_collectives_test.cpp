@@ -5,13 +5,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <span>
 #include <vector>
 
+#include "core/processes/processes.h"
 #include "shmap/shmap.h"
 #include "tests/support/device_grids.h"
 
@@ -492,6 +495,40 @@ TEST(ProcessArrays, HostControlFlowAndLoops) {
     const auto rows = static_cast<float>(grid.sizes[0]);
     EXPECT_EQ(z.to_vector<float>()[0], std::min(rows, 2.f) * 4 + std::max(rows - 2, 0.f) * 102);
   }
+}
+
+// Along an axis that leads from one host to another (scripts/several_hosts), a ring, where the
+// transfer is long; in all processes alike.
+TEST(ProcessArrays, AllProcessesChooseOneFormOfAnOverlappedProduct) {
+  const Grid grid = line();
+  const auto choice_of = [&](std::int64_t rows, std::int64_t inner, std::int64_t columns) {
+    Overlap form = Overlap::automatic;
+    const auto product = [&](Array a, Array b) {
+      form = overlap_choice("mk,kn->mn", a, b, "i", AllGatherEinsumOptions{}).form;
+      return all_gather_einsum("mk,kn->mn", a, b, "i");
+    };
+    eval_shape(shard_map(product, grid.mesh, {P("i"), P(none, "i")}, P(none, "i")))(
+        abstract_array(ShapedArray({rows * device_count(), inner}, f32)),
+        abstract_array(ShapedArray({inner, columns * device_count()}, f32)));
+    return form;
+  };
+  const Overlap large = choice_of(2048, 4096, 512), small = choice_of(4, 16, 16);
+  const auto summed = shard_map([](Array b) { return psum(b, "i"); }, grid.mesh, {P("i")}, P());
+  const Array forms = make_array_from_callback<std::int32_t>(
+      {device_count()}, NamedSharding(grid.mesh, P("i")),
+      [&](std::span<const Slice>, std::span<std::int32_t> block) {
+        std::fill(block.begin(), block.end(), 1 << (8 * static_cast<int>(large)));
+      });
+  EXPECT_EQ(summed(forms).item<std::int32_t>(), static_cast<std::int32_t>(device_count())
+                                                    << (8 * static_cast<int>(large)));
+  if (on_gpus()) return;
+  bool leaves_host = false;
+  for (const Device& d : devices())
+    leaves_host |=
+        Processes::joined() != nullptr && Processes::joined()->peers().node_of(d.process_index()) !=
+                                              Processes::joined()->peers().node_of(0);
+  EXPECT_EQ(large, leaves_host ? Overlap::ring : Overlap::none);
+  EXPECT_EQ(small, Overlap::none);
 }
 
 TEST(ProcessArrays, TrainingHasTheBitsOfOneProcess) {
