@@ -36,8 +36,8 @@ struct Origin {
 // The Origin::op of a value that is an argument of the function that is traced or mapped. Compared
 // by address.
 extern const char* const kArgument;
-// The Origin::op of a captured value, which was made outside of the function that uses it. Compared
-// by address.
+// The Origin::op of a closed-over value, which was made outside of the function that uses it.
+// Compared by address.
 extern const char* const kCaptured;
 
 struct Node : detail::NodeBase {

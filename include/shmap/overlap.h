@@ -16,8 +16,8 @@
 //              odd, one half has one item more. Where the operand is exchanged, parts are sent to
 //              the ranks in both directions in turn.
 //   automatic  the form that a model of the devices estimates to be fastest. The choice depends on
-//              the sizes and the kind of devices only, never on a measured time. SHMAP_OVERLAP
-//              overrides it.
+//              the sizes, the kind of devices and which of them share a host, never on a measured
+//              time. SHMAP_OVERLAP overrides it.
 //
 // Parts of a result are written into the result in place (dynamic_update_slice). Sums of bf16 and
 // f16 over a gathered dim that is contracted, and over ranks, are added in f32 and rounded once.
