@@ -28,13 +28,12 @@ SlowLinks::~SlowLinks() {
 
 void SlowLinks::start(const SpaceCopy& copy, TaskEnd* end) {
   SlowLinks& links = *the_links;
+  const Clock::time_point due = links.reserve(copy);
   if (end == nullptr) {
-    const Clock::time_point due = links.reserve(copy);
     std::memcpy(copy.dst, copy.src, static_cast<std::size_t>(copy.bytes));
     std::this_thread::sleep_until(due);
     return;
   }
-  const Clock::time_point due = links.reserve(copy);
   {
     const std::lock_guard lock(links.mutex_);
     links.started_.push({copy, {due, end}});

@@ -4,7 +4,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
-#include <cstdint>
+#include <functional>
 #include <mutex>
 #include <queue>
 #include <thread>

@@ -132,7 +132,7 @@ void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Bu
 
 // Like launch(), for work that goes on after the call: work(end) starts it, and *end is told when
 // it has ended (Task::later); where `end` is null, the work has ended when the call returns. The
-// task has one part, and is never run by this call.
+// task has one part, and no cost for which it would be run at once.
 template <class Work>
 void launch_later(LaunchSpec spec, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
                   Work work) {
