@@ -9,9 +9,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <string>
+
+#include "support/traced_call.h"
 
 namespace {
 
@@ -38,27 +39,11 @@ Array overlapped(Array a, Array b) {
   return c;
 }
 
-// Returns "overlapped.json", and for process 1 "overlapped.1.json".
-std::string trace_path(const std::string& folder, const std::string& name) {
-  const std::string process = process_count() > 1 ? "." + std::to_string(process_index()) : "";
-  return folder + "/" + name + process + ".json";
-}
-
 template <class F>
 Array traced(const char* name, const F& body, const Mesh& mesh, const Array& A, const Array& B,
              const std::string& folder) {
   const auto f = jit(shard_map(body, mesh, {P("i", none), P(none, "i")}, P(none, "i")));
-  Array C;
-  for (int k = 0; k < 3; ++k) C = f(A, B).block_until_ready();  // captured, its memory touched
-  profiler::Trace trace(trace_path(folder, name));
-  C = f(A, B).block_until_ready();
-  trace.close();
-  const profiler::Overlap overlap = trace.overlap();
-  std::printf(
-      "%-10s  computes %.1f ms, communicates %.1f ms, %.0f %% of it beside products\n", name,
-      overlap.compute_us / 1000, overlap.communication_us / 1000,
-      overlap.communication_us > 0 ? 100 * overlap.overlapped_us / overlap.communication_us : 0);
-  return C;
+  return traced_call(folder, name, [&] { return f(A, B); });
 }
 
 int run(int argc, char** argv) {
@@ -81,12 +66,7 @@ int run(int argc, char** argv) {
                              NamedSharding(mesh, P(none, "i")));
   const Array one = traced("blocking", blocking, mesh, A, B, folder);
   const Array other = traced("overlapped", overlapped, mesh, A, B, folder);
-  const float difference = max(abs(one - other)).item<float>();
-  const float largest = max(abs(one)).item<float>();
-  if (process_index() == 0)
-    std::printf("the largest difference of the two results: %.3g, of entries up to %.3g\n",
-                static_cast<double>(difference), static_cast<double>(largest));
-  return difference <= 1e-4f * largest ? 0 : 1;
+  return compare_results(one, other);
 }
 
 }  // namespace

@@ -11,21 +11,15 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <string>
 
+#include "../support/traced_call.h"
 #include "layer.h"
 
 namespace {
 
 using namespace shmap;
-
-// Returns "overlapped.json", and for process 1 "overlapped.1.json".
-std::string trace_path(const std::string& folder, const std::string& name) {
-  const std::string process = process_count() > 1 ? "." + std::to_string(process_index()) : "";
-  return folder + "/" + name + process + ".json";
-}
 
 int run(int argc, char** argv) {
   std::string folder, devices_text, form = "two_rings";
@@ -72,26 +66,11 @@ int run(int argc, char** argv) {
         },
         mesh, {transformer::residual_spec(), transformer::weight_specs()},
         transformer::residual_spec()));
-    Array y;
-    for (int k = 0; k < 3; ++k) y = layer(x, w).block_until_ready();  // captured, memory touched
-    profiler::Trace trace(trace_path(folder, name));
-    y = layer(x, w).block_until_ready();
-    trace.close();
-    const profiler::Overlap overlap = trace.overlap();
-    std::printf(
-        "%-10s  computes %.1f ms, communicates %.1f ms, %.0f %% of it beside products\n", name,
-        overlap.compute_us / 1000, overlap.communication_us / 1000,
-        overlap.communication_us > 0 ? 100 * overlap.overlapped_us / overlap.communication_us : 0);
-    return y;
+    return traced_call(folder, name, [&] { return layer(x, w); });
   };
   const Array one = traced("blocking", Overlap::none);
   const Array other = traced("overlapped", form == "ring" ? Overlap::ring : Overlap::two_rings);
-  const float difference = max(abs(one - other)).item<float>();
-  const float largest = max(abs(one)).item<float>();
-  if (process_index() == 0)
-    std::printf("the largest difference of the two results: %.3g, of entries up to %.3g\n",
-                static_cast<double>(difference), static_cast<double>(largest));
-  return difference <= 1e-4f * largest ? 0 : 1;
+  return compare_results(one, other);
 }
 
 }  // namespace
