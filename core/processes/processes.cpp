@@ -1,5 +1,6 @@
 #include "core/processes/processes.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "core/base/env.h"
 #include "core/base/fault.h"
+#include "core/base/warning.h"
 #include "core/processes/end_watch.h"
 #include "core/processes/exchanges.h"
 #include "core/processes/node_link.h"
@@ -59,6 +61,32 @@ NodeLink::Carries carries() {
 // The library ends MPI itself, and watches how long that takes.
 bool ends_mpi = false;
 
+// The number of this process while it waits for the others to join, else -1.
+std::atomic<int> joining_rank{-1};
+
+// Before SIGTERM ends the process. A launcher that ends a job because a process has ended before
+// all had joined does not always say so itself.
+void say_what_runs() noexcept {
+  if (Processes* const joined = Processes::joined())
+    return joined->exchanges().write_record("SIGTERM came");
+  const int rank = joining_rank.load();
+  if (rank < 0) return;
+  try {
+    warn(
+        fmt::format("SIGTERM came while process {} waited for the other processes to start: "
+                    "perhaps one of them has ended without using a device",
+                    rank));
+  } catch (...) {
+    return;  // no memory for the message
+  }
+}
+
+class Joining {
+ public:
+  explicit Joining(int rank) noexcept { joining_rank.store(rank); }
+  ~Joining() { joining_rank.store(-1); }
+};
+
 }  // namespace
 
 Processes::Processes(std::unique_ptr<MessagePassing> messages)
@@ -85,6 +113,8 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   const double warn_sec = env::seconds(env::Var::collective_warn_sec);
   const double timeout_sec = env::seconds(env::Var::collective_timeout_sec);
   const StartWatch watch(job, warn_sec, timeout_sec);
+  const Joining joining(job.rank);
+  say_before_term(say_what_runs);
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
   made->finish_ = finish;
@@ -98,7 +128,6 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   // Never destroyed. Handlers that are registered here run at exit before those registered earlier.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
-  say_before_term([]() noexcept { joined()->exchanges().write_record("SIGTERM came"); });
   on_exit(leave, nullptr);
   return *processes;
 }

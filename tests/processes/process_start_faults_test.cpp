@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -57,21 +56,18 @@ TEST_F(ProcessStartFaults, WhoDoesNotStartIsNamed) {
 TEST_F(ProcessStartFaults, WhoEndsBeforeItUsesADeviceIsNamed) {
   setenv("SHMAP_COLLECTIVE_WARN_SEC", "30", 1);
   setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "600", 1);
-  const auto begun = std::chrono::steady_clock::now();
   const JobOutcome o = job("end_at_start");
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
   EXPECT_EQ(o.report, "");
   EXPECT_NE(o.status, 0);
   // Where it ends after the others have begun to start MPI, mpirun ends the job at once. OpenMPI
-  // 4.1.4 then sometimes loses its own message, and all that there is is the program's output.
-  const bool is_lost =
-      o.output.starts_with("AT fault ") && o.output.find('\n') + 1 == o.output.size();
-  if (is_lost && took.count() < 6) return;
+  // 4.1.4 then sometimes loses its own message, and the others tell what they waited for.
   EXPECT_THAT(o.output,
               AnyOf(AllOf(HasSubstr("and process 1 has ended without using a device"),
                           HasSubstr("SHMAP_ALONE=1"), HasSubstr("Giving up"),
                           Not(HasSubstr("have started")), Not(HasSubstr("process 2 has"))),
-                    HasSubstr("mpirun has exited due to process rank 1 with PID")));
+                    HasSubstr("mpirun has exited due to process rank 1 with PID"),
+                    HasSubstr("waited for the other processes to start: perhaps one of them has "
+                              "ended without using a device")));
 }
 
 // SHMAP_FAULT's points in the processes' own code.
