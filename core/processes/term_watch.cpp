@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
+#include <ctime>
 #include <system_error>
 #include <thread>
 
@@ -14,16 +16,31 @@
 namespace shmap {
 namespace {
 
+// How long `say` may take before a further signal ends the process.
+constexpr int64_t kSayMilliseconds = 1000;
+
 // Read by the signal handler; set before the handler is installed.
 std::atomic<int> pipe_inlet{-1};
 std::atomic<pid_t> owner{0};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
+std::atomic<int64_t> first_came{0};  // in milliseconds of CLOCK_MONOTONIC; 0: none has come
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free &&
+              std::atomic<int64_t>::is_always_lock_free);
 
-// SA_RESETHAND has already restored the signal's default action.
-void on_term(int signal) {
+// Calls nothing but what signal-safety(7) allows.
+void on_term(int number) {
   const int error = errno;
+  timespec time = {};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  const int64_t now = int64_t{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
+  int64_t first = 0;
   const char byte = 0;
-  if (owner.load() != getpid() || write(pipe_inlet.load(), &byte, 1) != 1) raise(signal);
+  const bool is_said = owner.load() == getpid() && (first_came.compare_exchange_strong(first, now)
+                                                        ? write(pipe_inlet.load(), &byte, 1) == 1
+                                                        : now - first < kSayMilliseconds);
+  if (!is_said) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
   errno = error;
 }
 
@@ -45,6 +62,7 @@ void say_before_term(void (*say)() noexcept) noexcept {
       while ((n = read(outlet, &byte, 1)) < 0 && errno == EINTR) continue;
       if (n != 1) return;
       say();
+      signal(SIGTERM, SIG_DFL);
       kill(getpid(), SIGTERM);
     }).detach();
   } catch (const std::system_error&) {
@@ -52,7 +70,7 @@ void say_before_term(void (*say)() noexcept) noexcept {
   }
   struct sigaction ours = {};
   ours.sa_handler = on_term;
-  ours.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  ours.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &ours, nullptr);
 }
 

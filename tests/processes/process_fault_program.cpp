@@ -281,8 +281,9 @@ int run(const std::string& fault, bool replays) {
       // A moment into what it runs next.
       if (fault == "kill_in") kill_after(std::chrono::microseconds(std::rand() % 150));
       if (fault == "kill") raise(SIGKILL);
-      if (fault == "term" || fault == "own_term") raise(SIGTERM);
-      if (fault == "term") std::this_thread::sleep_for(std::chrono::hours(1));
+      if (fault.starts_with("term") || fault == "own_term") raise(SIGTERM);
+      if (fault == "term_twice") raise(SIGTERM);
+      if (fault.starts_with("term")) std::this_thread::sleep_for(std::chrono::hours(1));
       if (fault == "abort") std::abort();
       if (fault == "stop") raise(SIGSTOP);
       if (fault == "stop_and_go") stop_for(std::chrono::milliseconds(1700));

@@ -155,9 +155,12 @@ TEST_F(ProcessStartFaults, WhatOverrunsItsDeadlineIsWrittenDown) {
   const JobOutcome o = run_processes(program_, "stuck", 2, 1, 10);
   ASSERT_EQ(WEXITSTATUS(o.status), 124) << o.output;
   ASSERT_NE(o.report, "");
-  EXPECT_THAT(o.output, AllOf(HasSubstr("did not end in 10 s"), HasSubstr(o.report),
-                              HasSubstr("SIGTERM came. process 0: the collectives"),
-                              HasSubstr("waits for process 1")));
+  EXPECT_THAT(o.output, AllOf(HasSubstr("did not end in 10 s"), HasSubstr(o.report)));
+  // Both get SIGTERM. Where process 0 sees the end of process 1 before its own signal, it names
+  // that.
+  EXPECT_THAT(o.output, AnyOf(AllOf(HasSubstr("SIGTERM came. process 0: the collectives"),
+                                    HasSubstr("waits for process 1")),
+                              AllOf(HasSubstr("process 1 (pid "), HasSubstr("has died"))));
   std::ifstream file(o.report);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(text, AllOf(HasSubstr("3 processes of the job are left"), HasSubstr("mpirun"),
@@ -239,13 +242,17 @@ TEST_F(ProcessStartFaults, AChildThatWasForkedAndExitsHarmsNobody) {
 }
 
 TEST_F(ProcessStartFaults, OneThatIsTerminatedSaysWhatItRan) {
-  JobOutcome o = job("term");
-  EXPECT_NE(o.status, 0);
-  EXPECT_THAT(o.output, AllOf(HasSubstr("SIGTERM came. process 1: the collectives"),
-                              HasSubstr("ago: number 18, pmax"), HasSubstr("process 1 (pid "),
-                              HasSubstr("has died"), Not(HasSubstr("SIGTERM came. process 0"))));
+  // mpirun sends a second SIGTERM when it ends a job, perhaps before the record is written.
+  for (const char* fault : {"term", "term_twice"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("SIGTERM came. process 1: the collectives"),
+                                HasSubstr("ago: number 18, pmax"), HasSubstr("process 1 (pid "),
+                                HasSubstr("has died"), Not(HasSubstr("SIGTERM came. process 0"))));
+  }
   // The program's own handler stays, and the program goes on.
-  o = job("own_term");
+  const JobOutcome o = job("own_term");
   EXPECT_EQ(o.status, 0) << o.output;
   EXPECT_THAT(o.output, Not(HasSubstr("SIGTERM")));
 }
