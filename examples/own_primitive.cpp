@@ -22,7 +22,11 @@ T softplus_of(T x) {
 
 extend::Primitive make_softplus() {
   extend::Primitive p("softplus");
-  p.def_abstract_eval([](ShapedArray x) { return x; })  // the result's type is the operand's
+  p.def_abstract_eval([](ShapedArray x) {
+     if (x.dtype() != f32)  // bind converts nothing, and the kernel reads floats
+       throw TypeError("softplus: wanted f32, and " + to_string(x) + " was given");
+     return x;  // the result's type is the operand's
+   })
       .def_cpu_kernel([](const extend::KernelArgs& k) {
         const float* x = k.input<float>(0);
         float* y = k.output<float>();
@@ -47,7 +51,7 @@ extend::Primitive make_softplus() {
 
 int main() {
   const extend::Primitive softplus = make_softplus();
-  const Mesh mesh = make_mesh({static_cast<int>(devices().size())}, {"i"});
+  const Mesh mesh = make_mesh({devices().size()}, {"i"});
   const Array x = linspace(-5.f, 5.f, 16 * mesh.size());
   auto f = shard_map([=](Array block) { return softplus.bind(block); }, mesh, P("i"), P("i"));
 
