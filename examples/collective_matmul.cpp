@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <optional>
 #include <random>
@@ -35,14 +36,11 @@ Array matmul_allgather(Array lhs, Array rhs) {
   const int n = psum(1, "i");
   const Array index = axis_index("i");
   const auto rows = lhs.shape()[0];
-  std::vector<std::pair<int, int>> left;  // device j sends to j - 1
-  for (int j = 0; j < n; ++j) left.push_back({j, (j + n - 1) % n});
 
   Array accum = zeros({rows * n, rhs.shape()[1]}, lhs.dtype());
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < n; ++i) {  // each device hands its rows to its left neighbour
     const Array update = matmul(lhs, rhs);
-    if (i + 1 < n)
-      lhs = ppermute(lhs, "i", left);  // runs while the product does: neither needs the other
+    if (i + 1 < n) lhs = ppermute(lhs, "i", ring_permutation("i", -1));  // while the product runs
     // Device d holds the rows of device d + i by now.
     accum = dynamic_update_slice(std::move(accum), update, {(index + i) % n * rows, 0});
   }
@@ -92,6 +90,68 @@ void require(bool condition, const std::string& text) {
   if (!condition) throw ValueError(text);
 }
 
+using Product = std::function<Array(Array, Array)>;
+
+// Prints how long the product takes, and its rate beside that of plain products.
+void print_rates(const Arguments& args, const Product& multiply, const Array& A, const Array& B) {
+  const double seconds = median_seconds(args.reps, [&] { multiply(A, B).block_until_ready(); });
+  const int n = static_cast<int>(devices().size()), products = args.shard_rhs ? 1 : n;
+  const auto M = A.shape()[0], K = A.shape()[1], N = B.shape()[1];
+  const double gflop =
+      2e-9 * static_cast<double>(M) * static_cast<double>(K) * static_cast<double>(N) * products;
+  using examples::time_text;
+  std::printf("time            %10s   (median of %d)\n", time_text(seconds).c_str(), args.reps);
+  std::printf("rate            %10.1f   GFLOP/s (%.1f GFLOP in all, done by %d device(s))\n",
+              gflop / seconds, gflop, n);
+  // The same FLOPs as plain products on one device: a product of all of A and all of B for each
+  // device that does all the work. Several processes would measure them at once, on the same cores.
+  if (process_count() == 1) {
+    const Array a = examples::whole(A), b = examples::whole(B);
+    const double raw_seconds = median_seconds(args.reps, [&] {
+      for (int p = 0; p < products; ++p) matmul(a, b).block_until_ready();
+    });
+    std::printf("of raw products %10.1f %% (%d plain product(s) of the same FLOPs: %s)\n",
+                100 * raw_seconds / seconds, products, time_text(raw_seconds).c_str());
+  }
+}
+
+// Prints the largest error against a plain product in f64.
+void print_error(const Array& A, const Array& B, const Array& C) {
+  const Array a = examples::whole(A), b = examples::whole(B);
+  const Array want = matmul(astype(a, f64), astype(b, f64));
+  const Array error = max(abs(astype(examples::whole(C), f64) - want));
+  std::printf(
+      "largest error   %10.3g   against a plain product in f64, whose largest entry is %.3g\n",
+      error.item<double>(), max(abs(want)).item<double>());
+}
+
+// Traces a run, and prints how much of its communication ran beside arithmetic. moves: whether
+// anything is copied between memory spaces.
+void print_overlap(const Arguments& args, const Product& multiply, const Array& A, const Array& B,
+                   bool moves) {
+  const std::string path = args.trace.empty() ? "/dev/null" : examples::own_file(args.trace);
+  profiler::Trace trace(path);
+  {
+    named_scope scope("collective matmul");
+    multiply(A, B).block_until_ready();
+  }
+  trace.close();
+  const profiler::Overlap overlap = trace.overlap();
+  if (!moves) {
+    std::cout
+        << "overlap                  -   the devices share one memory space: nothing has to move\n";
+  } else {
+    std::printf(
+        "overlap         %10.1f %% of %s of communication (of all devices together) ran while a "
+        "device computed\n",
+        100 * overlap.overlapped_us / std::max(overlap.communication_us, 1e-9),
+        examples::time_text(overlap.communication_us * 1e-6).c_str());
+  }
+  std::cout << trace.timeline();
+  if (!args.trace.empty())
+    std::cout << "the timeline is in " << path << ": open it in ui.perfetto.dev\n";
+}
+
 int run(int argc, char** argv) {
   Arguments args;
   CLI::App app("C = A @ B over a ring of devices, by the all-gather collective matmul");
@@ -124,12 +184,11 @@ int run(int argc, char** argv) {
           "A of type " + to_string(A.type()) + " and B of type " + to_string(B.type()) +
               " cannot be multiplied: both must be matrices of one dtype, and A have as many "
               "columns as B has rows");
-  const auto M = A.shape()[0], K = A.shape()[1], N = B.shape()[1];
 
   // With B and C replicated the check has to be off: the result of a ppermute may differ
   // from device to device, and types cannot show that all devices end up with the same rows
   // of C.
-  const auto multiply =
+  const Product multiply =
       shard_map(matmul_allgather, mesh, {rows, columns}, columns, {.check_vma = args.shard_rhs});
 
   std::cout << mesh << " on " << devices().front() << " … " << devices().back() << "\n";
@@ -144,58 +203,14 @@ int run(int argc, char** argv) {
   multiply(A, B).block_until_ready();
   const Counters moved = counters();
 
-  const double seconds = median_seconds(args.reps, [&] { multiply(A, B).block_until_ready(); });
-  const Array a = examples::whole(A), b = examples::whole(B);
-  const int products = args.shard_rhs ? 1 : n;
-  const double gflop =
-      2e-9 * static_cast<double>(M) * static_cast<double>(K) * static_cast<double>(N) * products;
-  using examples::bytes_text, examples::time_text;
-  std::printf("time            %10s   (median of %d)\n", time_text(seconds).c_str(), args.reps);
-  std::printf("rate            %10.1f   GFLOP/s (%.1f GFLOP in all, done by %d device(s))\n",
-              gflop / seconds, gflop, n);
-  // The same FLOPs as plain products on one device: a product of all of A and all of B for each
-  // device that does all the work. Several processes would measure them at once, on the same cores.
-  if (process_count() == 1) {
-    const double raw_seconds = median_seconds(args.reps, [&] {
-      for (int p = 0; p < products; ++p) matmul(a, b).block_until_ready();
-    });
-    std::printf("of raw products %10.1f %% (%d plain product(s) of the same FLOPs: %s)\n",
-                100 * raw_seconds / seconds, products, time_text(raw_seconds).c_str());
-  }
+  print_rates(args, multiply, A, B);
   std::printf(
       "bytes moved     %10s   between memory spaces, by %lld collectives; %s in other copies\n",
-      bytes_text(static_cast<double>(moved.collective_bytes)).c_str(),
+      examples::bytes_text(static_cast<double>(moved.collective_bytes)).c_str(),
       static_cast<long long>(moved.collectives),
-      bytes_text(static_cast<double>(moved.copied_bytes)).c_str());
-
-  // The largest error against a plain product, in f64.
-  const Array want = matmul(astype(a, f64), astype(b, f64));
-  const Array error = max(abs(astype(examples::whole(C), f64) - want));
-  std::printf(
-      "largest error   %10.3g   against a plain product in f64, whose largest entry is %.3g\n",
-      error.item<double>(), max(abs(want)).item<double>());
-
-  const std::string path = args.trace.empty() ? "/dev/null" : examples::own_file(args.trace);
-  profiler::Trace trace(path);
-  {
-    named_scope scope("collective matmul");
-    multiply(A, B).block_until_ready();
-  }
-  trace.close();
-  const profiler::Overlap overlap = trace.overlap();
-  if (moved.collective_bytes == 0) {
-    std::cout
-        << "overlap                  -   the devices share one memory space: nothing has to move\n";
-  } else {
-    std::printf(
-        "overlap         %10.1f %% of %s of communication (of all devices together) ran while a "
-        "device computed\n",
-        100 * overlap.overlapped_us / std::max(overlap.communication_us, 1e-9),
-        time_text(overlap.communication_us * 1e-6).c_str());
-  }
-  std::cout << trace.timeline();
-  if (!args.trace.empty())
-    std::cout << "the timeline is in " << path << ": open it in ui.perfetto.dev\n";
+      examples::bytes_text(static_cast<double>(moved.copied_bytes)).c_str());
+  print_error(A, B, C);
+  print_overlap(args, multiply, A, B, moved.collective_bytes > 0);
   if (!args.out.empty()) {
     save_npy(args.out, C);
     std::cout << "C is in " << args.out << "\n";

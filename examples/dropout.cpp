@@ -40,7 +40,7 @@ int main() {
   const Params start = params;
 
   // The rows of the data are split over the devices.
-  const Mesh mesh = make_mesh({static_cast<std::int64_t>(devices().size())}, {"data"});
+  const Mesh mesh = make_mesh({devices().size()}, {"data"});
   const Array xs = device_put(x, NamedSharding(mesh, P("data", none)));
   const Array ys = device_put(y, NamedSharding(mesh, P("data", none)));
 

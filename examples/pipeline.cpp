@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 #include <vector>
 
 #include "support/processes.h"
@@ -26,8 +25,6 @@ Array loss_of(Array out, Array target) { return mean(square(out - target)); }
 Array pipelined_loss(Array w, Array x, Array target) {
   const int stages = axis_size("stage");
   const Array stage = axis_index("stage");
-  std::vector<std::pair<int, int>> to_next;
-  for (int s = 0; s < stages; ++s) to_next.push_back({s, (s + 1) % stages});
 
   Array arriving = zeros({kRows, kWidth});
   std::vector<Array> finished;
@@ -37,7 +34,7 @@ Array pipelined_loss(Array w, Array x, Array target) {
     const Array in = step < kMicrobatches ? where(stage == 0, x[step], arriving) : arriving;
     const Array out = layer(in, w[0]);
     if (step >= stages - 1) finished.push_back(out);  // on the last stage a finished microbatch
-    arriving = ppermute(out, "stage", to_next);
+    arriving = ppermute(out, "stage", ring_permutation("stage"));
   }
   return loss_of(broadcast_from(stack(finished), "stage", stages - 1), target);
 }
