@@ -33,8 +33,8 @@ float shift_of(float most) { return most == kNothing ? 0.f : most; }
 // e^x for x that is at most 0 up to rounding: exp_op without the cases of large numbers.
 HWY_INLINE V power(V x) {
   const D d;
-  const Reduced reduced = reduce_exponent(hn::Max(hn::Set(d, kExpLeast), x));
-  return scaled(hn::Add(hn::Set(d, 1.f), reduced.rest), reduced.n);
+  const Reduced reduced = reduce_exponent(hn::Max(hn::Set(d, kExpLeast), x), kExpTerms);
+  return scaled(reduced.exp(), reduced.n);
 }
 HWY_INLINE float sum_of(V x) { return hn::GetLane(hn::SumOfLanes(D{}, x)); }
 HWY_INLINE float most_of(V x) { return hn::GetLane(hn::MaxOfLanes(D{}, x)); }

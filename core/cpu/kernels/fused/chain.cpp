@@ -8,11 +8,18 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/cpu/kernels/elementwise/vector_call.h"
 #include "core/cpu/kernels/reduce/reduce_loops.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/fused/chain.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
+//
+#undef SHMAP_MATH_F64
+#define SHMAP_MATH_F64 0
+#include "core/cpu/kernels/elementwise/vector_math-inl.h"
+//
+#include "core/cpu/kernels/elementwise/exp-inl.h"
 //
 #include "core/cpu/kernels/reduce/reduce_ops-inl.h"
 //
@@ -142,9 +149,9 @@ struct SomePairs {
 
 // Runs elements [begin, end), which are whole groups. There is one jump for each operation and
 // group.
-template <class T, bool keeps, Lanes lanes = Lanes::in_order, class Sink>
-void run_groups(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
-                std::int64_t end) {
+template <class T, bool keeps, bool exps, Lanes lanes, class Sink>
+void run_groups_of(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
+                   std::int64_t end) {
   Sink sink = to;
   alignas(64) T kept[keeps ? kGroup : 1];
   for (std::int64_t i = begin; i < end; i += kGroup) {
@@ -164,10 +171,19 @@ void run_groups(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int6
       a6 = in.load(i + 6 * kStep), a7 = in.load(i + 7 * kStep);
     }
     for (const ChainOp* op = ops; op != ops + count; ++op)
-      apply<T, keeps>(*op, i, kept, a0, a1, a2, a3, a4, a5, a6, a7);
+      apply<T, keeps, exps>(*op, i, kept, a0, a1, a2, a3, a4, a5, a6, a7);
     sink.group(i, a0, a1, a2, a3, a4, a5, a6, a7);
   }
   to = sink;
+}
+template <class T, bool keeps, Lanes lanes = Lanes::in_order, class Sink>
+void run_groups(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
+                std::int64_t end) {
+  const auto is_exp = [](const ChainOp& op) { return op.code == ChainCode::exp; };
+  if constexpr (std::is_same_v<T, float>)
+    if (std::any_of(ops, ops + count, is_exp))
+      return run_groups_of<T, keeps, true, lanes>(ops, count, in, to, begin, end);
+  run_groups_of<T, keeps, false, lanes>(ops, count, in, to, begin, end);
 }
 
 // Runs kVectors vectors at `i`, or the first `m` elements of one vector. Used for the elements of a

@@ -15,7 +15,7 @@ namespace shmap::cpu {
 #define SHMAP_CHAIN_BINARY_INT(X) \
   X(bit_and) X(bit_or) X(bit_xor) X(shift_left) X(shift_right_logical) X(shift_right_arithmetic)
 #define SHMAP_CHAIN_UNARY(X) X(square) X(neg) X(abs)
-#define SHMAP_CHAIN_UNARY_FLOAT(X) X(sqrt) X(floor) X(ceil) X(round)
+#define SHMAP_CHAIN_UNARY_FLOAT(X) X(exp) X(sqrt) X(floor) X(ceil) X(round)
 #define SHMAP_CHAIN_UNARY_INT(X) X(not_)
 
 #define SHMAP_ENUMERATOR(name) name,

@@ -50,6 +50,11 @@ constexpr int packed(ChainCode code, ChainForm form) {
   case packed(ChainCode::square, ChainForm::self): { \
     SHMAP_EACH(hn::Mul, SHMAP_VALUE, SHMAP_VALUE);   \
   }
+#define SHMAP_EXP                                 \
+  case packed(ChainCode::exp, ChainForm::self): { \
+    if constexpr (!exps) break;                   \
+    SHMAP_EACH_ONE(exponential);                  \
+  }
 #define SHMAP_FLOAT_OPS       \
   SHMAP_FORMS(add, hn::Add)   \
   SHMAP_FORMS(sub, hn::Sub)   \
@@ -58,6 +63,7 @@ constexpr int packed(ChainCode code, ChainForm form) {
   SHMAP_FORMS(max, larger)    \
   SHMAP_FORMS(min, smaller)   \
   SHMAP_SQUARE                \
+  SHMAP_EXP                   \
   SHMAP_ONE(sqrt, hn::Sqrt)   \
   SHMAP_ONE(neg, hn::Neg)     \
   SHMAP_ONE(abs, hn::Abs)     \
@@ -100,7 +106,8 @@ constexpr int packed(ChainCode code, ChainForm form) {
   }
 
 // Applies an operation to the eight vectors of the group at `i`. kept: kGroup elements where
-// operations may keep a value (`keeps`).
+// operations may keep a value (`keeps`). exps: operations may be exp, whose constants the compiler
+// keeps in registers that the other operations then lack.
 #define SHMAP_VECTOR(a, k) hn::LoadU(d, other + i + k * kStep)
 #define SHMAP_KEPT(a, k) hn::Load(d, kept + k * kStep)
 #define SHMAP_EACH(f, left, right)   \
@@ -126,7 +133,7 @@ constexpr int packed(ChainCode code, ChainForm form) {
     hn::Store(a6, d, kept + 6 * kStep), hn::Store(a7, d, kept + 7 * kStep); \
     break;                                                                  \
   }
-template <class T, bool keeps, class X = Vector<T>>
+template <class T, bool keeps, bool exps, class X = Vector<T>>
 HWY_INLINE void apply(const ChainOp& op, std::int64_t i, T* kept, X& a0, X& a1, X& a2, X& a3, X& a4,
                       X& a5, X& a6, X& a7) {
   const Tag<T> d;
@@ -155,7 +162,7 @@ HWY_INLINE void apply(const ChainOp& op, std::int64_t i, T* kept, X& a0, X& a1, 
   }
 template <class T, int kVectors, class Load, class X = Vector<T>>
 HWY_INLINE void apply(const ChainOp& op, const Load& load, X (&kept)[kVectors], X (&a)[kVectors]) {
-  constexpr bool keeps = true;
+  constexpr bool keeps = true, exps = true;
   const Tag<T> d;
   const T* const other = static_cast<const T*>(op.other);
   SHMAP_SWITCH
@@ -169,6 +176,7 @@ HWY_INLINE void apply(const ChainOp& op, const Load& load, X (&kept)[kVectors], 
 #undef SHMAP_SWITCH
 #undef SHMAP_INT_OPS
 #undef SHMAP_FLOAT_OPS
+#undef SHMAP_EXP
 #undef SHMAP_SQUARE
 #undef SHMAP_ONE
 #undef SHMAP_FORMS

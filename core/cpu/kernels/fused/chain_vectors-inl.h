@@ -1,7 +1,7 @@
 // The vectors on which chains compute, how they are loaded and stored, and the operations on them
 // that Highway does not have, for chain.cpp.
 //
-// Included after targets-inl.h, once for each instruction set.
+// Included after exp-inl.h for f32, once for each instruction set.
 #include "core/cpu/kernels/vector/short_cast-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,6 +22,18 @@ constexpr std::int64_t kGroup = 8 * kStep;         // elements that are in regis
 // tested for.
 HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
+
+// As the kernel of exp computes it (elementwise/unary_math-inl.h).
+HWY_INLINE V exponential(V x) {
+#if SHMAP_VECTOR_MATH
+  return exp_op::run(x);
+#else
+  alignas(64) float lanes[kStep];
+  hn::Store(x, D{}, lanes);
+  for (float& lane : lanes) lane = std::exp(lane);
+  return hn::Load(D{}, lanes);
+#endif
+}
 
 using U = hn::RebindToUnsigned<D>;
 using Half = hn::Rebind<std::uint16_t, D>;
