@@ -96,8 +96,8 @@ std::vector<Array> map_over(MappedCall call) {
       tangents.push_back(std::move(tangent));
     }
     const SourceLine source = call.source;
-    Duals out = differentiate_mapped(std::move(call), tangents, duals->linear(), duals->parent(),
-                                     duals->tag());
+    const JvpTrace::Place at = duals->place(call.in, tangents);
+    Duals out = differentiate_mapped(std::move(call), tangents, at.linear, at.parent, duals->tag());
     for (std::size_t o = 0; o < out.primals.size(); ++o)
       out.primals[o] =
           duals->dual(std::move(out.primals[o]), std::move(out.tangents[o]), "shard_map", source);

@@ -7,6 +7,15 @@
 
 namespace shmap {
 
+namespace {
+
+JaxprTrace* as_linear_program(Trace& trace) {
+  auto* program = dynamic_cast<JaxprTrace*>(&trace);
+  return program && program->below() ? program : nullptr;
+}
+
+}  // namespace
+
 JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag, const char* name,
                    SourceLine made)
     : Trace(name     ? name
@@ -15,6 +24,7 @@ JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag, const c
             made),
       parent_(parent),
       linear_(linear),
+      linear_parent_(linear ? nullptr : as_linear_program(parent)),
       tag_(tag ? tag : id()),
       attention_(parent) {}
 
@@ -25,6 +35,16 @@ std::pair<Array, Array> JvpTrace::split(const Array& x) const {
     return {dual.primal, dual.tangent};
   }
   return {x, Array()};
+}
+
+JvpTrace::Place JvpTrace::place(std::span<const Array> primals,
+                                std::span<const Array> tangents) const {
+  if (!linear_parent_) return {linear_, parent_};
+  for (const Array& x : primals)
+    if (linear_parent_->is_staged(x)) return {nullptr, parent_};
+  for (const Array& t : tangents)
+    if (t.node() && !linear_parent_->is_staged(t)) return {nullptr, parent_};
+  return {linear_parent_, *linear_parent_->below()};
 }
 
 Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine source) {
@@ -93,8 +113,9 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
       if (t.node() && !node_of(t)->type.axes().contains(axes)) t = below().vary(t, axes, source);
   }
   InlineVector<Array, 2> results(out.size()), derivatives(out.size());
+  const Place at = place(primals.span(), tangents.span());
   JvpCall call{primitive,          params, primals.span(), tangents.span(), results.span(),
-               derivatives.span(), source, linear_,        parent_};
+               derivatives.span(), source, at.linear,      at.parent};
   {
     TraceScope scope(below());
     LibraryScope library;

@@ -40,8 +40,18 @@ class JvpTrace final : public Trace {
   // The primal and the tangent of a value; an empty tangent is zero.
   std::pair<Array, Array> split(const Array& x) const;
 
+  // Where a call with these operands is differentiated: its primal part under `parent`, its tangent
+  // part in `linear`, or both under `parent` where `linear` is null. A jvp whose tangents are
+  // variables of a linear program and whose primals are not, as in a rule of custom_jvp under grad,
+  // goes apart like this trace's own linear program: of a call with a program inside, the primal
+  // results would otherwise become values of the linear program.
+  struct Place {
+    JaxprTrace* linear;
+    Trace& parent;
+  };
+  Place place(std::span<const Array> primals, std::span<const Array> tangents) const;
+
   Trace& parent() const { return parent_; }
-  JaxprTrace* linear() const { return linear_; }
   std::uint64_t tag() const { return tag_; }
 
  private:
@@ -49,6 +59,7 @@ class JvpTrace final : public Trace {
 
   Trace& parent_;
   JaxprTrace* linear_;
+  JaxprTrace* linear_parent_;  // the parent, if that is the trace of a linear program
   std::uint64_t tag_;
   TracedAttention attention_;
 };

@@ -69,9 +69,9 @@ std::vector<Array> call_with_rule(detail::BodyRef f, const typename Kind::Code& 
       }
       RuleResult out;
       {
-        TraceScope scope(jvp.linear() ? static_cast<Trace&>(*jvp.linear()) : jvp.parent());
-        out = kind.differentiate(rule,
-                                 {like, primals, tangents, nullptr, jvp.linear(), jvp.parent()});
+        const JvpTrace::Place at = jvp.place(primals, tangents);
+        TraceScope scope(at.linear ? static_cast<Trace&>(*at.linear) : at.parent);
+        out = kind.differentiate(rule, {like, primals, tangents, nullptr, at.linear, at.parent});
       }
       for (std::size_t o = 0; o < out.y.size(); ++o)
         out.y[o] = jvp.dual(std::move(out.y[o]), std::move(out.y_dot[o]), Kind::name, kind.made);

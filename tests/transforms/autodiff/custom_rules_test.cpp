@@ -230,6 +230,56 @@ TEST(CustomJvp, AConstantTangentIsZeroToWhatComesAfter) {
   EXPECT_EQ(value(linearize(f, 1.3f).second(7.f)), 0.f);
 }
 
+// A rule that differentiates code with a program inside: what jvp gives as the value is computed
+// from the primals alone, and may be a factor of the tangent.
+template <class Inner>
+void expect_that_a_rule_may_differentiate(const char* what, Inner inner) {
+  SCOPED_TRACE(what);
+  const auto f = [inner](Array x) { return x * inner(x); };
+  const auto ruled =
+      custom_jvp(f, [f](A1 primals, A1 tangents) { return jvp(f, primals, tangents); });
+  const Array x = vec({0.5f, -2.f});
+  const auto loss = [](auto g) { return [g](Array y) { return sum(g(y)); }; };
+  const Floats wanted = values(grad(loss(f))(x));
+  EXPECT_EQ(values(grad(loss(ruled))(x)), wanted);
+  EXPECT_EQ(values(jit(grad(loss(ruled)))(x)), wanted);
+  EXPECT_EQ(values(grad(loss(jit(ruled)))(x)), wanted);
+  EXPECT_EQ(values(hessian(loss(ruled))(x)), values(hessian(loss(f))(x)));
+  EXPECT_EQ(values(linearize(ruled, x).second(x)), values(linearize(f, x).second(x)));
+}
+
+TEST(CustomJvp, ItsRuleMayDifferentiatePrograms) {
+  const auto cube = [](Array x) { return x * x * x; };
+  const Mesh mesh = make_mesh({2}, "i");
+  expect_that_a_rule_may_differentiate("operations", cube);
+  expect_that_a_rule_may_differentiate("jit", [=](Array x) { return jit(cube)(x); });
+  expect_that_a_rule_may_differentiate("checkpoint", [=](Array x) { return checkpoint(cube)(x); });
+  expect_that_a_rule_may_differentiate(
+      "shard_map", [=](Array x) { return shard_map(cube, mesh, P("i"), P("i"))(x); });
+  expect_that_a_rule_may_differentiate("scan", [=](Array x) {
+    const auto trip = [=](Array carry, none_t) { return std::pair{cube(carry), carry}; };
+    return scan(trip, x, none, {.length = 2}).first;
+  });
+  expect_that_a_rule_may_differentiate("cond", [=](Array x) {
+    return cond(
+        sum(x) < 9.f, cube, [](Array y) { return y; }, x);
+  });
+  expect_that_a_rule_may_differentiate("custom_jvp", [=](Array x) { return wrong_jvp()(x); });
+}
+
+// The linear map of a loop that only ends when a device says so has no transpose, but it exists.
+TEST(CustomJvp, ItsRuleMayDifferentiateAWhileLoop) {
+  const auto f = [](Array x) {
+    return x *
+           while_loop([](Array y) { return sum(y * y) < 100.f; }, [](Array y) { return y * y; }, x);
+  };
+  const auto ruled =
+      custom_jvp(f, [f](A1 primals, A1 tangents) { return jvp(f, primals, tangents); });
+  const Array x = vec({0.5f, -2.f});
+  EXPECT_EQ(values(linearize(ruled, x).second(x)),
+            values(jvp(f, std::tuple{x}, std::tuple{x}).second));
+}
+
 TEST(CustomJvp, MayNotCloseOverWhatIsDifferentiated) {
   const auto f = [](Array x) {
     return jit([&](Array one) {
