@@ -9,6 +9,7 @@
 #include "core/cpu/fused/fused_plan.h"
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/kernels/reduce/column_tree.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/runtime/fused_columns.h"
 #include "core/runtime/kernel.h"
@@ -21,11 +22,22 @@ namespace {
 constexpr double kColumnsPartWork = 1024 * 1024;
 constexpr std::int64_t kSegments = 16;  // about how many segments the threads share
 
+// Whether the program's result consists of the squares of its one operand, of f32 or f64.
+bool is_square(const FusedProgram& program) {
+  const auto& inputs = program.inputs();
+  if (inputs.size() != 1 || program.ops().size() != 1) return false;
+  const FusedProgram::Input& x = inputs[0];
+  const bool whole = x.kind == FusedKind::full && !x.literal && x.window.of == 0;
+  return whole && (x.dtype == DType::f32 || x.dtype == DType::f64) &&
+         program.ops()[0].primitive == &square_p;
+}
+
 // The steps, and the cut of the rows into segments. A segment has a power of two of rows, so that
 // it gives a subtree.
 struct ColumnsPlan final : FusedPlan {
   explicit ColumnsPlan(const FusedProgram& program)
-      : steps(cpu::make_fused_steps(program, INT64_MAX, true)) {
+      : steps(cpu::make_fused_steps(program, INT64_MAX, true)),
+        is_square(shmap::is_square(program)) {
     chunk = std::max<std::int64_t>(8, steps.tile_rows);
     const auto even = static_cast<std::uint64_t>((steps.rows + kSegments - 1) / kSegments);
     segment = std::max(chunk, static_cast<std::int64_t>(std::bit_ceil(even)));
@@ -36,6 +48,7 @@ struct ColumnsPlan final : FusedPlan {
     return steps.split ? row * steps.blocks : (row + steps.tile_rows - 1) / steps.tile_rows;
   }
   cpu::FusedStepList steps;
+  bool is_square;
   std::int64_t chunk, segment, segments;  // rows made at a time; rows reduced to one partial;
                                           // number of segments
 };
@@ -79,12 +92,17 @@ void reduce_segments(const KernelCall& call, void* partials) {
   auto& scratch = kept_by_thread<ColumnsScratch>();
   scratch.rows.resize(static_cast<std::size_t>(plan.chunk * pitch));
   scratch.tree.resize(static_cast<std::size_t>(cpu::ColumnTree::bytes(dtype, plan.segment, cols)));
-  cpu::ColumnTree tree(op, dtype, cols, scratch.tree.data());
+  // A sum of squares reads the operand itself: its rows come in eights, which the processor
+  // prefetches together.
+  const bool squares = plan.is_square && op == Reduction::sum;
+  const auto* const operand = static_cast<const std::byte*>(call.in[0]);
+  cpu::ColumnTree tree(op, dtype, cols, scratch.tree.data(), squares);
   const auto made = reinterpret_cast<std::uintptr_t>(scratch.rows.data());
   const auto [begin, end] = call.share(plan.segments);
   for (std::int64_t s = begin; s < end; ++s) {
     const std::int64_t last = std::min(rows, (s + 1) * plan.segment);
-    for (std::int64_t r = s * plan.segment; r < last; r += plan.chunk) {
+    if (squares) tree.add(operand + s * plan.segment * pitch, last - s * plan.segment);
+    for (std::int64_t r = squares ? last : s * plan.segment; r < last; r += plan.chunk) {
       const std::int64_t n = std::min(plan.chunk, last - r);
       // The address of row 0 such that row r comes to lie at the start of scratch.rows.
       void* out[1] = {reinterpret_cast<void*>(made - static_cast<std::uintptr_t>(r * pitch))};

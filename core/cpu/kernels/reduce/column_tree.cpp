@@ -16,15 +16,18 @@ std::int64_t leaf_bytes(DType dtype, std::int64_t cols) {
 
 }  // namespace
 
-ColumnTree::ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory)
+ColumnTree::ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory, bool squares)
     : pair_(tree_kernel(op, reduce_partial_dtype(dtype), 2)),
       half_(dtype == DType::bf16),
       cols_(cols),
       row_bytes_(cols * itemsize(dtype)),
       leaf_bytes_(leaf_bytes(dtype, cols)),
       memory_(static_cast<std::byte*>(memory)) {
+  if (squares) square_ = unary_kernel(UnaryOp::square, dtype);
   for (int i = 1; i < 4; ++i)
-    group_[i] = half_ ? bf16_tree_kernel(op, 1 << i) : tree_kernel(op, dtype, 1 << i);
+    group_[i] = squares ? square_tree_kernel(dtype, 1 << i)
+                : half_ ? bf16_tree_kernel(op, 1 << i)
+                        : tree_kernel(op, dtype, 1 << i);
 }
 
 std::int64_t ColumnTree::bytes(DType dtype, std::int64_t rows, std::int64_t cols) {
@@ -36,6 +39,7 @@ void ColumnTree::reduce_group(const std::byte* in, int count, std::byte* out) co
   if (count == 1) {
     const DType dtype = DType::bf16;
     if (half_) return cast_kernel(dtype, DType::f32)(in, out, cols_);
+    if (square_) return square_(in, out, cols_);
     std::memcpy(out, in, static_cast<std::size_t>(row_bytes_));
     return;
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/cpu/kernels/elementwise/unary.h"
 #include "core/cpu/kernels/reduce/reduce.h"
 #include "core/cpu/kernels/reduce/reduce_loops.h"
 
@@ -12,8 +13,9 @@ namespace shmap::cpu {
 class ColumnTree {
  public:
   // dtype: any but f16. `cols` >= 64 columns. `memory`: bytes(dtype, rows, cols) bytes for the
-  // largest number of rows; owned by the caller.
-  ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory);
+  // largest number of rows; owned by the caller. squares: the elements are squared as they are
+  // read; for sums of f32 and f64.
+  ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory, bool squares = false);
   static std::int64_t bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
   // in[rows, cols] of the dtype: the next rows; a multiple of eight except in the last call.
@@ -28,6 +30,7 @@ class ColumnTree {
 
   TreeFn pair_;
   TreeFn group_[4] = {};  // kernels for 1 << i rows; a single row is copied
+  UnaryFn square_ = nullptr;
   bool half_;
   std::int64_t cols_, row_bytes_, leaf_bytes_;
   std::byte* memory_;

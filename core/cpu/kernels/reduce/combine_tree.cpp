@@ -26,9 +26,18 @@ namespace {
 struct Bf16 {
   std::uint16_t bits;
 };
+// An element whose square is the value.
+template <class T>
+struct Squared {
+  T root;
+};
 template <class T>
 T wide(T x) {
   return x;
+}
+template <class T>
+T wide(Squared<T> x) {
+  return x.root * x.root;
 }
 inline float wide(Bf16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 
@@ -87,8 +96,13 @@ void tree16(const void* const* in, void* out, std::int64_t n) {
 #if SHMAP_VECTORS
 // Loads a whole vector of the float type from the stored type.
 template <class T>
-HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_wide(const T* p) {
+requires std::is_floating_point_v<T> HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_wide(const T* p) {
   return hn::LoadU(hn::ScalableTag<T>{}, p);
+}
+template <class T>
+HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_wide(const Squared<T>* p) {
+  const auto x = hn::LoadU(hn::ScalableTag<T>{}, reinterpret_cast<const T*>(p));
+  return hn::Mul(x, x);
 }
 HWY_INLINE hn::Vec<hn::ScalableTag<float>> load_wide(const Bf16* p) {
   using D = hn::ScalableTag<float>;
@@ -151,6 +165,12 @@ TreeFn find_bf16_tree(Reduction op, int k) {
   return with_reduction<float>(op, [k]<class Op, class T>() { return pick<Op, float, Bf16>(k); });
 }
 
+TreeFn find_square_tree(DType dtype, int k) {
+  return dtype == DType::f32   ? pick<Sum, float, Squared<float>>(k)
+         : dtype == DType::f64 ? pick<Sum, double, Squared<double>>(k)
+                               : nullptr;
+}
+
 TreeFn find_tree(Reduction op, DType dtype, int k) {
   if (!in_domain(dtype, domain_of(op))) return nullptr;
   return with_native(dtype, [op, k]<class T>() {
@@ -167,6 +187,7 @@ namespace shmap::cpu {
 
 SHMAP_KERNELS(find_tree);
 SHMAP_KERNELS(find_bf16_tree);
+SHMAP_KERNELS(find_square_tree);
 TreeFn tree_kernel(Reduction op, DType dtype, int k) {
   constexpr int kSizes = 4;  // k = 2, 4, 8, 16
   // Looked up once: a small collective takes less time than the lookup.
@@ -185,6 +206,8 @@ TreeFn tree_kernel(Reduction op, DType dtype, int k) {
   return table[static_cast<std::size_t>(row * kSizes + size)];
 }
 TreeFn bf16_tree_kernel(Reduction op, int k) { return SHMAP_BEST(find_bf16_tree)(op, k); }
+
+TreeFn square_tree_kernel(DType dtype, int k) { return SHMAP_BEST(find_square_tree)(dtype, k); }
 
 ReduceScratch& reduce_scratch() { return kept_by_thread<ReduceScratch>(); }
 

@@ -28,6 +28,8 @@ using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
 TreeFn tree_kernel(Reduction op, DType dtype, int k);
 // A TreeFn from bf16 to f32, which widens elements as it reads them; for sum, prod, max and min.
 TreeFn bf16_tree_kernel(Reduction op, int k);
+// A TreeFn that adds the squares of the elements; for f32 and f64, else nullptr.
+TreeFn square_tree_kernel(DType dtype, int k);
 
 // Scratch memory of a thread for reductions, too large for the stack of a thread. Each member has
 // one user at a time: no function that uses a member calls another one that uses it.
