@@ -1,8 +1,10 @@
 // The limits of the machine on two threads. Rows `fma_f32:FLOPS`, `fma_f64:FLOPS` and, if the
 // processor has AVX-512's products of bf16, `fma_bf16:FLOPS` multiply and add in registers.
 // `memory:BYTES` copies BYTES / 2 bytes (half of BYTES is read, half written), past the caches or
-// through them, whichever is faster for the size. No program that does as much work can be much
-// faster.
+// through them, whichever is faster for the size. `words:COUNT/TABLE` copies COUNT words of 4 bytes
+// from random places of a table of TABLE words: one load after the other, with or without
+// prefetches, or gathers of AVX-512, whichever is fastest. No program that does as much work can be
+// much faster.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -12,8 +14,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "bench/support/rows.h"
 
@@ -174,10 +178,80 @@ Work memory_work(double bytes) {
   return work;
 }
 
+// Memory that begins at a huge page, where the system has such pages.
+std::shared_ptr<std::uint32_t> words_of(std::size_t count) {
+  const std::size_t huge = std::size_t{2} << 20;
+  const std::size_t room = (4 * count + huge - 1) / huge * huge;
+  return {static_cast<std::uint32_t*>(std::aligned_alloc(huge, room)), std::free};
+}
+
+using TakeWords = void (*)(const std::uint32_t* table, const std::uint32_t* at, std::size_t count,
+                           std::uint32_t* out);
+template <std::size_t ahead>
+void take_words(const std::uint32_t* table, const std::uint32_t* at, std::size_t count,
+                std::uint32_t* out) {
+  for (std::size_t k = 0; k < count; ++k) {
+    if (ahead > 0 && k + ahead < count) __builtin_prefetch(table + at[k + ahead]);
+    out[k] = table[at[k]];
+  }
+}
+__attribute__((target("avx512f"))) void take_vectors(const std::uint32_t* table,
+                                                     const std::uint32_t* at, std::size_t count,
+                                                     std::uint32_t* out) {
+  std::size_t k = 0;
+  for (; k + 16 <= count; k += 16) {
+    const __m512i places = _mm512_loadu_si512(at + k);
+    const __m512i words =
+        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, places, table, 4);
+    _mm512_storeu_si512(out + k, words);
+  }
+  take_words<0>(table, at + k, count - k, out + k);
+}
+
+Work words_work(std::size_t count, std::size_t size) {
+  const auto table = words_of(size), at = words_of(count), out = words_of(count);
+  std::mt19937 random(1);
+  for (std::size_t k = 0; k < size; ++k) table.get()[k] = random();
+  for (std::size_t k = 0; k < count; ++k) {
+    at.get()[k] = static_cast<std::uint32_t>(random() % size);
+    out.get()[k] = 0;
+  }
+  const auto run = [=](std::int64_t n, TakeWords take) {
+    return Pair::time(n, [&](int part) {
+      const std::size_t begin = part == 0 ? 0 : count / 2, end = part == 0 ? count / 2 : count;
+      take(table.get(), at.get() + begin, end - begin, out.get() + begin);
+    });
+  };
+  std::vector<TakeWords> ways = {take_words<0>, take_words<16>, take_words<64>};
+  if (__builtin_cpu_supports("avx512f")) ways.push_back(take_vectors);
+  std::vector<double> best(ways.size(), 1e30);
+  const auto n = std::max<std::int64_t>(1, static_cast<std::int64_t>(1e6 / double(count)));
+  for (int round = 0; round < 7; ++round)
+    for (std::size_t w = 0; w < ways.size(); ++w) best[w] = std::min(best[w], run(n, ways[w]));
+  const auto fastest = std::min_element(best.begin(), best.end()) - best.begin();
+  Work work;
+  work.time_batch = [run, take = ways[static_cast<std::size_t>(fastest)]](std::int64_t batch) {
+    return run(batch, take);
+  };
+  work.check = [=] {
+    for (std::size_t k = 0; k < count; ++k)
+      if (out.get()[k] != table.get()[at.get()[k]]) return "a word differs";
+    return "";
+  };
+  return work;
+}
+
 std::optional<Row> row_named(const std::string& name) {
   const std::size_t colon = name.find(':');
   if (colon == name.npos) return std::nullopt;
   const std::string kind = name.substr(0, colon);
+  if (kind == "words") {
+    const std::size_t slash = name.find('/', colon);
+    if (slash == name.npos) return std::nullopt;
+    const auto count = static_cast<std::size_t>(std::stod(name.substr(colon + 1)));
+    const auto size = static_cast<std::size_t>(std::stod(name.substr(slash + 1)));
+    return Row{name, {}, [=] { return words_work(count, size); }};
+  }
   const double amount = std::stod(name.substr(colon + 1));
   if (kind == "memory") return Row{name, {}, [amount] { return memory_work(amount); }};
   if (kind == "fma_f32") return Row{name, {}, [amount] { return fma_work<float>(amount); }};
@@ -190,7 +264,8 @@ std::optional<Row> row_named(const std::string& name) {
 
 int main(int argc, char** argv) {
   std::vector<Row> rows;
-  for (const char* name : {"fma_f32:1e8", "fma_f64:1e8", "memory:1e5", "memory:1e8"})
+  for (const char* name :
+       {"fma_f32:1e8", "fma_f64:1e8", "memory:1e5", "memory:1e8", "words:1e6/1e6"})
     rows.push_back(*row_named(name));
   return bench_main(argc, argv, "machine_limit", rows, {}, row_named);
 }

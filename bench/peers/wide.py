@@ -21,6 +21,8 @@ from stats import PAIRS_FOR_A_VERDICT, interval, summary
 MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
 # Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
 GOALS = {"random_bits_16m": (12, 25), "random_normal_16m": (12, 25)}
+# Rows that load so many words from random places of a table of so many words.
+RANDOM_WORDS = {"take_elements": (1_000_000, 1_000_000)}
 BEGIN, END = "<!-- wide table: begin -->", "<!-- wide table: end -->"
 # Relative to a leaf's largest value; integers and booleans have to be the same.
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "bf16": 5e-2, "f16": 2e-2}
@@ -37,7 +39,7 @@ def fleet_of(options):
         Program("limit", [exe("machine_limit"), "--serve"]))}
 
 
-def limits_of(about):
+def limits_of(row, about):
     """Rows of machine_limit that the row has to take at least as long as."""
     out = []
     # Products have the dtype of the first argument of floats.
@@ -51,6 +53,8 @@ def limits_of(about):
         elif not any(unit in flags for unit in wide_units.get(dtype, ())):
             out.append(f"fma_{'f64' if dtype == 'f64' else 'f32'}:{about['flops']:.0f}")
     out.append(f"memory:{max(256, about['bytes']):.0f}")
+    if row in RANDOM_WORDS:
+        out.append("words:{}/{}".format(*RANDOM_WORDS[row]))
     return out
 
 
@@ -103,7 +107,7 @@ def measure(row, fleet, options):
                 notes.append(f"{peer}: {failure}")
     if not pairs[1:]:
         notes.append("no peer")
-    for limit in limits_of(about):
+    for limit in limits_of(row, about):
         try:
             fleet["limit"].ask("prepare", limit)
             pairs.append(("limit", limit))
