@@ -135,7 +135,7 @@ void transpose_linear(TransposeCall& call) {
     p.backward.call(p.backward.object.get(), leaves, result, nullptr);
   }
   std::vector<Array> bars = fit_derivatives(
-      {"custom_vjp: what its second rule returns", "args", kCotangentRemedy, p.made, true}, result,
+      {"custom_vjp: the second rule's x_bars", "args", kCotangentRemedy, p.made, true}, result,
       p.arguments, p.in_types);
   std::size_t next = n;
   for (std::size_t i = 0; i < bars.size(); ++i)

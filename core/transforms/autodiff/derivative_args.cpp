@@ -73,23 +73,27 @@ Array fit_derivative(const DerivativeSite& site, const std::string& path, Array 
   if (node.kind == NodeKind::literal)
     given = convert_operand(std::move(given), type.dtype(), path.c_str(), site.source);
   const ShapedArray& t = node_of(given)->type;
+  // The value whose type is wanted: "args[0]" where `path` is "the cotangents[0]".
+  const auto owner = [&] {
+    return path.starts_with(site.what) ? site.of + path.substr(site.what.size()) : site.of;
+  };
   if (t.dtype() != type.dtype() || !(t.dims() == type.dims())) {
     throw TypeError(
-        path + " has type " + to_string(t) + ", and " + site.of + " has type " + to_string(type) +
+        path + " has type " + to_string(t) + ", and " + owner() + " has type " + to_string(type) +
         ": " + (t.dims() == type.dims() ? "convert it with astype" : "give one of that shape") +
         at_line(site.source));
   }
   if (!current_trace().checks_variance() || t.axes() == type.axes()) return given;
   if (!type.axes().contains(t.axes())) {
     throw TypeError(path + " has type " + to_string(t) + ", which varies over " +
-                    axes_text(t.axes()) + ", and " + site.of + " has type " + to_string(type) +
+                    axes_text(t.axes()) + ", and " + owner() + " has type " + to_string(type) +
                     ", which varies over " + axes_text(type.axes()) + ": " + site.remedy +
                     at_line(site.source));
   }
   const AxisSet missing = type.axes() - t.axes();
   if (site.exact && node_of(given)->kind != NodeKind::literal) {
     throw TypeError(path + " has type " + to_string(t) + ", which varies over " +
-                    axes_text(t.axes()) + ", and " + site.of + " has type " + to_string(type) +
+                    axes_text(t.axes()) + ", and " + owner() + " has type " + to_string(type) +
                     ", which varies over " + axes_text(type.axes()) +
                     ": a rule gives the types that the function has, variance included. Where each "
                     "device is meant to have this value, cast it with pbroadcast(x, " +

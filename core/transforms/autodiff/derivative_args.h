@@ -13,7 +13,7 @@ namespace shmap {
 // Where tangents or cotangents come from, for errors.
 struct DerivativeSite {
   std::string what;    // "jvp: tangents"; a leaf is called "jvp: tangents[0]"
-  const char* of;      // the owner of the tangents: "the primal", "the result"
+  std::string of;      // the values that have them: "primals"; that of a leaf is "primals[0]"
   const char* remedy;  // for a tangent that varies over more axes than its value
   SourceLine source;
   // Whether a value that varies over fewer axes is an error too, instead of being cast. True for

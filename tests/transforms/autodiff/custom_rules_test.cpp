@@ -447,9 +447,8 @@ TEST(CustomVjp, CotangentsThatVaryMoreAreRefused) {
                      P());
   };
   EXPECT_EQ(value(grad(with(true))(2.f, arange(8))), 28.f);
-  expect_error<TypeError>(
-      [&] { grad(with(false))(2.f, arange(8)); },
-      {"custom_vjp: what its second rule returns[0] has type f32[]{i}", "psum"});
+  expect_error<TypeError>([&] { grad(with(false))(2.f, arange(8)); },
+                          {"custom_vjp: the second rule's x_bars[0] has type f32[]{i}", "psum"});
 }
 
 // JAX: "the manual axis types do not match". A cast made silently would stand for another rule.
@@ -503,7 +502,7 @@ TEST(CustomVjp, RulesGiveTheTypesOfTheirFunctions) {
   every_mode(pair_of(true, true), right);
   every_mode(pair_of(false, false), right);
   every_mode(pair_of(false, true), [](auto run, float) {
-    expect_error<TypeError>(run, {"custom_vjp: what its second rule returns[0]", "{batch}",
+    expect_error<TypeError>(run, {"custom_vjp: the second rule's x_bars[0]", "{batch}",
                                   "pbroadcast(x, 'batch')", "custom_rules_test.cpp"});
   });
 }
@@ -557,20 +556,22 @@ TEST(CustomVjp, ItsResultIsChecked) {
   };
   const auto run = [](const auto& f) { grad<0, 1>(f)(vec({1, 2}), std::vector{vec({3, 4})}); };
   using V = std::vector<Array>;
-  expect_error<TypeError>([&] { run(with([](V p, Array ct) {
-                                  return std::tuple{ct, V{p[0]}};
-                                })); },
-                          {"custom_vjp: what its second rule returns[0] has type f32[]", "f32[2]"});
+  expect_error<TypeError>(
+      [&] {
+        run(with([](V p, Array ct) { return std::tuple{ct, V{p[0]}}; }));
+      },
+      {"custom_vjp: the second rule's x_bars[0] has type f32[]", "and args[0] has type f32[2]"});
   expect_error<TypeError>(
       [&] {
         run(with([](V p, Array) { return std::tuple{p[0], V{p[0], p[0]}}; }));
       },
-      {"custom_vjp: what its second rule returns has the structure [*, [*, *]]", "[*, [*]]"});
+      {"custom_vjp: the second rule's x_bars has the structure [*, [*, *]]", "[*, [*]]"});
   expect_error<TypeError>(
       [&] {
         run(with([](V p, Array) { return std::tuple{p[0], V{astype(p[0], f64)}}; }));
       },
-      {"returns[1][0] has type f64[2]", "f32[2]", "custom_rules_test.cpp"});
+      {"x_bars[1][0] has type f64[2], and args[1][0] has type f32[2]", "f32[2]",
+       "custom_rules_test.cpp"});
 }
 
 }  // namespace

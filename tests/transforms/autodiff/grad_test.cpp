@@ -346,10 +346,11 @@ TEST(GradErrors, CotangentsOfAnotherType) {
       },
       {"vjp: the cotangent[0] has type f64[2]", "f32[2]", "astype"});
   expect_error<TypeError>([&] { jvp(sum_sin, std::tuple{x}, std::tuple{vec({1})}); },
-                          {"jvp: tangents[0] has type f32[1]", "f32[2]"});
+                          {"jvp: tangents[0] has type f32[1], and primals[0] has type f32[2]"});
   auto [z, f_lin] = linearize(sum_sin, x);
   const auto& linear = f_lin;
-  expect_error<TypeError>([&] { linear(1.f); }, {"linearize: tangents[0] has type f32[]"});
+  expect_error<TypeError>([&] { linear(1.f); },
+                          {"linearize: tangents[0] has type f32[], and args[0] has type f32["});
   expect_error<ValueError>([&] { linear(Array()); }, {"linearize: tangents[0]"});
 }
 
