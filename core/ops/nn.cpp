@@ -1,6 +1,9 @@
 // Neural network layers, as compositions of primitives. f16 and bf16 are computed in f32 where
 // otherwise more than one rounding would be visible.
+#include <algorithm>
+
 #include "core/ir/node.h"
+#include "core/ir/trace.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/reduce.h"
@@ -69,6 +72,23 @@ void want_dims(const Operand& x, const char* what) {
     throw ValueError(std::string(what) +
                      ": x is a scalar: wanted an array, which is normalised over its last dim" +
                      at_line(x.source));
+  }
+}
+
+// Checks scale (operand 1) or bias (operand 2): else an error would name an operation inside of the
+// layer.
+void want_broadcastable(const Operand& x, const Operand& weight, std::size_t operand,
+                        const char* what) {
+  const char* name = operand == 1 ? "scale" : "bias";
+  const ShapedArray &to = type_of(x, what), &of = type_of(weight, what);
+  for (int d = 1; d <= std::min(to.rank(), of.rank()); ++d) {
+    const std::int64_t n = to.dims().end()[-d], m = of.dims().end()[-d];
+    if (n == m || n == 1 || m == 1) continue;
+    throw ValueError(std::string(what) + ": " + name + " has type " + to_string(of) +
+                     ", and x has type " + to_string(to) + ": a " + name + " of shape (" +
+                     std::to_string(to.dims().back()) +
+                     ",), the size of x's last dim, is wanted, or one that broadcasts to x" +
+                     captured_text(weight.value, operand) + at_line(x.source));
   }
 }
 
@@ -142,6 +162,8 @@ Array layer_norm(Operand x, Operand scale, Operand bias, double eps) {
   const SourceLine s = x.source;
   want_dims(x, "layer_norm");
   const DType dtype = joint_inexact({&x, &scale, &bias}, "layer_norm");
+  want_broadcastable(x, scale, 1, "layer_norm");
+  want_broadcastable(x, bias, 2, "layer_norm");
   const DType wide = accumulation_dtype(dtype);
   Array centered = convert(std::move(x.value), wide, s);
   Array mean = mean_of(centered, Dims{centered.ndim() - 1}, true, s);
@@ -157,6 +179,7 @@ Array rms_norm(Operand x, Operand scale, double eps) {
   const SourceLine s = x.source;
   want_dims(x, "rms_norm");
   const DType dtype = joint_inexact({&x, &scale}, "rms_norm");
+  want_broadcastable(x, scale, 1, "rms_norm");
   const DType wide = accumulation_dtype(dtype);
   Array out = unit_rms(convert(std::move(x.value), wide, s), eps, s);
   out = mul(std::move(out), convert(std::move(scale.value), wide, s), s);

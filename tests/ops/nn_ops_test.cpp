@@ -13,9 +13,12 @@
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 #include "shmap/shard_map.h"
+#include "tests/support/error_text.h"
 
 namespace shmap {
 namespace {
+
+using test::expect_error;
 
 constexpr int kRows = 8, kColumns = 16;
 
@@ -118,6 +121,14 @@ TEST(Layers, Norms) {
   expect_near(half, norm_of(x, scale, bias, true, 1e-5), 1e-2);
   EXPECT_EQ(rms_norm(astype(rows(), bf16), s).dtype(), f32);
   EXPECT_THROW(layer_norm(Array(1.f), s, b), ValueError);
+  expect_error<ValueError>(
+      [&] { layer_norm(rows(), ones({kColumns + 1}), b); },
+      {"layer_norm: scale has type f32[", "x has type f32[8,16]: a scale of shape (16,)"});
+  expect_error<ValueError>([&] { layer_norm(rows(), s, ones({2})); },
+                           {"layer_norm: bias has type f32[2], and x has type f32[8,16]"});
+  expect_error<ValueError>([&] { rms_norm(rows(), ones({2})); },
+                           {"rms_norm: scale has type f32[2]"});
+  EXPECT_EQ(rms_norm(rows(), ones({1})).shape(), rows().shape());
 }
 
 TEST(Layers, InABody) {
