@@ -115,8 +115,15 @@ void JitCacheImpl::explain(const FlatTree& arguments, const Scope& scope, Source
     for (std::size_t a = 0; a < e.arguments.size() && a < arguments.leaves.size(); ++a) {
       const Node& node = *node_of(arguments.leaves[a]);
       if (e.arguments[a].matches(node)) continue;
-      text += "  " + paths[a] + " is " + describe(signature_of(node)) + " now, and was " +
-              describe(e.arguments[a]) + " before\n";
+      const Signature now = signature_of(node);
+      const Signature& before = e.arguments[a];
+      // Of an array that lies nowhere in particular the sharding says nothing, except beside that
+      // of one which was placed.
+      const auto unplaced = [&](const Signature& s) {
+        return s.committed || now.committed == before.committed ? "" : " (not placed)";
+      };
+      text += "  " + paths[a] + " is " + describe(now) + unplaced(now) + " now, and was " +
+              describe(before) + unplaced(before) + " before\n";
     }
   }
   std::fwrite(text.data(), 1, text.size(), stderr);

@@ -93,6 +93,9 @@ TEST(ExplainRetrace, SaysWhatChanged) {
     f(Scaled{astype(x, i32), 1}, x);
     f(Scaled{x, 2}, x);
     f(Scaled{x, 2}, sum(x));
+    const auto g = jit([](Array x) { return x + 1.f; });
+    g(x);
+    g(device_put(x, NamedSharding(mesh8(), P())));
   });
   EXPECT_EQ(r.exit_code, 0) << r.output;
   std::vector<std::string> lines;
@@ -100,7 +103,7 @@ TEST(ExplainRetrace, SaysWhatChanged) {
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   int heads = 0;
   for (const std::string& line : lines) heads += line.rfind("shmap: jit", 0) == 0;
-  EXPECT_EQ(heads, 4) << r.output;
+  EXPECT_EQ(heads, 6) << r.output;
   EXPECT_THAT(r.output, HasSubstr("jit_environment_test.cpp:"));
   EXPECT_THAT(r.output, HasSubstr("is traced: its first call\n"));
   EXPECT_THAT(
@@ -108,6 +111,7 @@ TEST(ExplainRetrace, SaysWhatChanged) {
       HasSubstr("is traced again:\n  args[0].field(0) is i32[4] now, and was f32[4] before\n"));
   EXPECT_THAT(r.output, HasSubstr("  static members or sizes of containers differ\n"));
   EXPECT_THAT(r.output, HasSubstr("  args[1] is f32[] "));
+  EXPECT_THAT(r.output, HasSubstr("P()) now, and was f32[4] (not placed) before\n"));
 }
 
 TEST(Dump, WritesAFileForEachProgram) {
