@@ -20,7 +20,7 @@ constexpr std::size_t kMaxRows = 32;
 constexpr std::size_t kMaxList = 40;  // characters
 
 [[noreturn]] void fail(const Shape& shape, const std::string& what) {
-  throw ValueError("draw_sharding of shape " + to_string(shape) + ": " + what);
+  throw ValueError("visualize_array_sharding: an array of shape " + to_string(shape) + ": " + what);
 }
 
 std::string text_of(const Slice& s) {
@@ -183,8 +183,8 @@ std::string render(const Drawing& d) {
 
 std::string draw_sharding(const Shape& shape, const std::vector<ShardBox>& boxes) {
   if (shape.size() != 1 && shape.size() != 2) {
-    fail(shape, "an array of rank " + std::to_string(shape.size()) +
-                    " cannot be drawn: wanted rank 1 or 2 (reshape it, or print its shards)");
+    fail(shape, "it has rank " + std::to_string(shape.size()) +
+                    ", and arrays of rank 1 or 2 can be drawn: reshape it, or print its shards");
   }
   if (boxes.empty()) fail(shape, "no device holds any of it");
   // A vector is drawn as one row.

@@ -53,7 +53,10 @@ Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, Checkpoint
     const std::string which =
         "save_checkpoint: leaf " + io::quoted_bytes(paths[i]) + " of type " + to_string(node.type);
     if (node.type.dtype() == DType::prng_key)
-      throw TypeError(which + ": keys are not written: save the words that they are made of");
+      throw TypeError(
+          which +
+          ": keys are not written: save their words, "
+          "extend::random_unwrap(key), of which extend::random_wrap makes the keys again");
     if (node.kind != NodeKind::literal && (node.kind != NodeKind::stored || node.trace != 0)) {
       throw TypeError(which +
                       " has no value of its own: it is a traced value or a block in a "

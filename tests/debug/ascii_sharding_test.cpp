@@ -115,7 +115,8 @@ std::string error_of(const Shape& shape, const std::vector<Part>& parts) {
 }
 
 TEST(AsciiSharding, RefusesWhatIsNoGrid) {
-  EXPECT_THAT(error_of({2, 3, 4}, {{0, {{0, 2}, {0, 3}, {0, 4}}}}), HasSubstr("rank 3"));
+  EXPECT_THAT(error_of({2, 3, 4}, {{0, {{0, 2}, {0, 3}, {0, 4}}}}),
+              HasSubstr("visualize_array_sharding: an array of shape (2, 3, 4): it has rank 3"));
   EXPECT_THAT(error_of({}, {{0, {}}}), HasSubstr("rank 0"));
   EXPECT_THAT(error_of({8}, {}), HasSubstr("no device holds any of it"));
   EXPECT_THAT(error_of({8}, {{3, {{0, 9}}}}), HasSubstr("CPU 3 holds [0:9]"));

@@ -160,6 +160,8 @@ TEST_F(Checkpoint, RefusesAnotherTree) {
                                  {"it has no checkpoint"});
   test::expect_error<Error>([&] { load_checkpoint(dir() + "/nowhere", zeros({1})); },
                             {"nowhere", "No such file"});
+  test::expect_error<TypeError>([&] { save_checkpoint(dir(), random::key(0)); },
+                                {"of type key<fry>[]", "extend::random_unwrap(key)"});
   test::expect_error<TypeError>(
       [&] {
         jit([&](Array x) {
