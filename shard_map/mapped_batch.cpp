@@ -1,4 +1,4 @@
-// Batching a mapped function: the body runs once, under the trace below, on blocks with a batch
+// Batching a mapped function: the body runs once, under a BatchTrace, on blocks with a batch
 // dimension. The batch dimension is not split over the mesh: the specs get an additional dim that
 // names no axis.
 #include "core/transforms/vmap/batch.h"

@@ -90,8 +90,8 @@ class Start {
 
   std::vector<ncclComm_t> comms() {
     std::vector<ncclComm_t> made(mesh_.local_count(), nullptr);
-    // Those that NCCL has begun to make, which it may have done although a call of the group
-    // failed.
+    // The communicators that NCCL has begun to make. It may have begun some although a call of the
+    // group failed.
     const auto begun = [&] {
       std::vector<ncclComm_t> comms;
       for (const ncclComm_t comm : made)

@@ -53,9 +53,8 @@ CudaGraph::~CudaGraph() {
   try {
     queue_->wait_here(launched_);  // running work may read the args
   } catch (...) {
-    (void)new std::vector<Ref<GraphResource>>(
-        std::move(kept_));  // leaked on purpose: the work still runs,
-                            // and uses these objects
+    // Leaked on purpose: the work still runs, and uses these objects.
+    (void)new std::vector<Ref<GraphResource>>(std::move(kept_));
     return;
   }
   if (untold_) {

@@ -7,6 +7,8 @@ namespace shmap::cpu {
 
 namespace {
 
+// What fold_chains does (lowered_op.h). A chain is followed from the reduction back to its
+// operands.
 class Folding {
  public:
   Folding(std::vector<LoweredOp>& ops, std::vector<LoweredValue>& values)
@@ -101,6 +103,8 @@ class Folding {
     for (int operand : op(at).operands)
       if (operand >= 0) users(operand).push_back(at);
     std::erase(users(v), user);
+    // The original moves to the first stage that reads it, where that one computes full values, as
+    // odd stages do.
     int stage = op(users(v).front()).stage;
     for (int other : users(v)) stage = std::min(stage, op(other).stage);
     if (stage % 2 == 1 && stage > op(i).stage) op(i).stage = value(v).stage = stage;
