@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "core/array/tree_paths.h"
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/transforms/lowering/per_device.h"
@@ -154,11 +155,11 @@ std::vector<const Sharding*> place_arguments(const PartitionInfo& info, const Tr
   if (info.in_specs) {
     const Specs& specs = *info.in_specs;
     if (specs.kind() != Specs::leaf && specs.size() != arguments.node.children.size()) {
-      throw ValueError(
-          "jit: in_specs = " + to_string(specs) + " has " + std::to_string(specs.size()) +
-          " entries, and the function was called with " +
-          std::to_string(arguments.node.children.size()) +
-          " arguments: give one entry for each argument, or one P for all" + made_at(info));
+      throw ValueError("jit: in_specs = " + to_string(specs) + " has " +
+                       counted(specs.size(), "entry", "entries") +
+                       ", and the function was called with " +
+                       counted(arguments.node.children.size(), "argument") +
+                       ": give one entry for each argument, or one P for all" + made_at(info));
     }
     in = shardings_of(info, specs, "in_specs", {arguments.node, arguments.leaves, "args"});
   }

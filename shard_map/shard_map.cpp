@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/counted.h"
 #include "core/transforms/lowering/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
@@ -65,10 +66,11 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
   std::vector<LeafSpec> leaf_specs;
   try {
     if (specs.kind() != Specs::leaf && specs.size() != arguments.node.children.size()) {
-      throw ValueError("in_specs = " + to_string(specs) + " has " + std::to_string(specs.size()) +
-                       " entries, and the function was called with " +
-                       std::to_string(arguments.node.children.size()) +
-                       " arguments: give one entry for each argument, or one P for all");
+      throw ValueError("in_specs = " + to_string(specs) + " has " +
+                       counted(specs.size(), "entry", "entries") +
+                       ", and the function was called with " +
+                       counted(arguments.node.children.size(), "argument") +
+                       ": give one entry for each argument, or one P for all");
     }
     leaf_specs = match_specs(specs, arguments.node, "in_specs", "args");
   } catch (const ValueError& e) {

@@ -4,6 +4,7 @@
 
 #include "core/array/sharding.h"
 #include "core/array/tree_paths.h"
+#include "core/base/counted.h"
 
 namespace shmap {
 
@@ -32,7 +33,7 @@ class Matcher {
     }
     if (specs.kind() == Specs::map) return match_map(specs, tree, specs_path, tree_path);
     if (specs.size() != tree.children.size()) {
-      throw ValueError(given + " has " + std::to_string(specs.size()) + " entries, and " +
+      throw ValueError(given + " has " + counted(specs.size(), "entry", "entries") + ", and " +
                        tree_path + " is " + noun(tree) + " of " +
                        std::to_string(tree.children.size()) +
                        ": give one spec for each entry, or one P for all");

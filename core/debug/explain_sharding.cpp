@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/base/counted.h"
 #include "core/base/format_float.h"
 #include "core/ir/collective_axes.h"
 #include "core/ir/node.h"
@@ -31,9 +32,7 @@ void name_variables(const Jaxpr& jaxpr, VarMap<std::string>& names) {
   }
 }
 
-std::string bytes_text(std::int64_t bytes) {
-  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
-}
+std::string bytes_text(std::int64_t bytes) { return counted(bytes, "byte"); }
 
 // "psum over 'i', 64 bytes from each device" for each equation that moves data between devices.
 std::vector<std::string> collectives_of(std::span<const Eqn> made) {

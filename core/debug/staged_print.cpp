@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/array/print_array.h"
+#include "core/base/counted.h"
 #include "core/base/element_type.h"
 #include "core/device/runtime.h"
 #include "core/ir/rules.h"
@@ -87,8 +88,9 @@ void check_holes(std::string_view format, std::span<const PrintArgument> argumen
   const auto given = [&] { return "debug::print: the format \"" + std::string(format) + "\""; };
   const std::vector<std::string> specs = hole_specs(format);
   if (specs.size() != arguments.size()) {
-    throw ValueError(given() + " has " + std::to_string(specs.size()) + " {} and " +
-                     std::to_string(arguments.size()) + " arguments were given" + at_line(source));
+    throw ValueError(given() + " has " + std::to_string(specs.size()) + " {}, and the call gives " +
+                     counted(arguments.size(), "argument") + ": one is wanted for each {}" +
+                     at_line(source));
   }
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].empty()) continue;

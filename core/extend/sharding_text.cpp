@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "core/base/counted.h"
+
 namespace shmap {
 
 namespace {
@@ -29,7 +31,9 @@ class RuleText {
  private:
   [[noreturn]] void fail(const std::string& why) const {
     throw ValueError(name_ + ": the sharding rule \"" + text_ + "\" of its def_sharding_rule " +
-                     why + ": it is written as \"ab,bc->ac\", with a letter a dim");
+                     why +
+                     ": it is written as \"ab,bc->ac\", with a letter a dim; for operands of any "
+                     "rank give a function of their types that returns such a text");
   }
   std::vector<std::vector<std::vector<int>>> side(const std::string& text, Types types,
                                                   FactorRule& rule, const char* what) {
@@ -52,7 +56,7 @@ class RuleText {
       // A host scalar operand has no dims of its own.
       if (types[i].rank() == 0 && types[i].weak()) out[i].clear();
       if (out[i].size() != static_cast<std::size_t>(types[i].rank()))
-        fail("gives " + std::to_string(out[i].size()) + " dims to a value of type " +
+        fail("gives " + counted(out[i].size(), "dim") + " to a value of type " +
              to_string(types[i]));
       for (std::size_t d = 0; d < out[i].size(); ++d) {
         Factor& factor = rule.factors[static_cast<std::size_t>(out[i][d][0])];

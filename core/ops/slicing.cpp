@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
@@ -86,8 +87,8 @@ void check_starts(Types in, std::size_t first, const char* what) {
   const auto rank = static_cast<std::size_t>(in[0].rank());
   if (in.size() != first + rank) {
     throw ValueError(std::string(what) + ": an operand of type " + to_string(in[0]) + " and " +
-                     std::to_string(in.size() - first) + " starts: one is wanted for each of its " +
-                     std::to_string(rank) + " dims");
+                     counted(in.size() - first, "start") + ": one is wanted for each of its " +
+                     counted(rank, "dim"));
   }
   for (std::size_t d = 0; d < rank; ++d) {
     const ShapedArray& start = in[first + d];

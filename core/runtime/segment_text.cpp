@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/counted.h"
 #include "core/base/format_float.h"
 #include "core/device/backend.h"
 #include "core/ir/node.h"
@@ -10,11 +11,6 @@
 namespace shmap {
 
 namespace {
-
-// "1 task", "8 tasks"
-std::string counted(std::int64_t n, const char* noun) {
-  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
-}
 
 // Ascending numbers, with runs drawn together: "0-3, 7".
 std::string ranges(const std::vector<int>& numbers) {

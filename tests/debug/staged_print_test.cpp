@@ -62,7 +62,7 @@ TEST(StagedPrint, TheFormatIsCheckedWhileTracing) {
           return x;
         })(1.f);
       },
-      {"debug::print", "2 {}", "1 arguments", "staged_print_test.cpp:"});
+      {"debug::print", "2 {}", "gives 1 argument:", "staged_print_test.cpp:"});
 }
 
 // The value is printed once; its tangent is not.

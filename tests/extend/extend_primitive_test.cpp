@@ -360,8 +360,10 @@ TEST(ExtendPrimitive, ShardingRulesAreChecked) {
     return p;
   };
   EXPECT_EQ(with("ab->ab").bind(x).sharding(), x.sharding());
-  expect_error<ValueError>([&] { with("ab").bind(x); }, {"\"ab\"", "has no '->'"});
-  expect_error<ValueError>([&] { with("a->a").bind(x); }, {"gives 1 dims", "f32[8,2]"});
+  expect_error<ValueError>([&] { with("ab").bind(x); },
+                           {"\"ab\"", "has no '->'", "a function of their types"});
+  expect_error<ValueError>([&] { with("a->a").bind(x); },
+                           {"gives 1 dim to a value of type f32[8,2]"});
   expect_error<ValueError>([&] { with("ab,ab->ab").bind(x); }, {"has 2 operands", "there are 1"});
   expect_error<ValueError>([&] { with("aa->aa").bind(x); }, {"one letter to dims of 8 and 2"});
   // Also refused for arrays that are not split, and in programs.

@@ -176,7 +176,7 @@ TEST(Errors, SayWhatIsWrongAndWhere) {
       },
       {"slice", "dim 1", "2 to 4", "shape_ops_test.cpp"});
   expect_error<ValueError>([&] { slice(x, {0}, {2}); }, {"slice", "every dim"});
-  expect_error<ValueError>([&] { dynamic_slice(x, {0}, {1, 1}); }, {"dynamic_slice", "1 starts"});
+  expect_error<ValueError>([&] { dynamic_slice(x, {0}, {1, 1}); }, {"dynamic_slice", "1 start:"});
   expect_error<ValueError>(
       [&] {
         dynamic_slice(x, {0, 0}, {3, 1});

@@ -75,7 +75,7 @@ TEST(InputErrors, SpecLongerThanRank) {
 TEST(InputErrors, NumberOfSpecs) {
   const auto f = shard_map([](Array a, Array) { return a; }, mesh42(), {P("i")}, P("i"));
   expect_error<ValueError>([&] { f(arange(8), arange(8)); },
-                           {"in_specs", "1 entries", "2 arguments"});
+                           {"in_specs", "1 entry", "2 arguments"});
 }
 
 TEST(InputErrors, TreesThatDoNotFit) {
@@ -200,7 +200,7 @@ TEST(OutputErrors, BlocksThatMayDiffer) {
 
 TEST(OutputErrors, StructureOfTheResult) {
   const auto f = shard_map([](Array x) { return std::tuple{x, x}; }, mesh42(), P("i"), {P("i")});
-  expect_error<ValueError>([&] { f(arange(8)); }, {"out_specs", "1 entries", "the result", "2"});
+  expect_error<ValueError>([&] { f(arange(8)); }, {"out_specs", "1 entry", "the result", "2"});
 }
 
 TEST(BodyErrors, WrongVarianceWithoutCasts) {

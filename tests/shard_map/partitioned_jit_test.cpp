@@ -385,7 +385,7 @@ TEST(PartitionedJit, ErrorsNameWhatWhereAndTheRemedy) {
       [&] {
         jit(product, mesh, {P("i")})(ones({4, 4}), ones({4, 4}));
       },
-      {"1 entries", "2 arguments"});
+      {"1 entry", "2 arguments"});
   expect_error<ValueError>(
       [&] {
         jit(product, mesh, {P(), P()}, P("i", "j"))(ones({6, 4}), ones({4, 4}));

@@ -1,5 +1,6 @@
 // The public derivatives on leaves: checks the arguments and calls jvp.h and linearize.h.
 #include "core/array/tree_paths.h"
+#include "core/base/counted.h"
 #include "core/ir/types_of.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
@@ -126,9 +127,9 @@ std::size_t checked_argnum(const char* what, int number, std::size_t count, Sour
   const int n = static_cast<int>(count);
   if (number >= -n && number < n) return static_cast<std::size_t>(number < 0 ? number + n : number);
   throw ValueError(std::string(what) + ": the argument number " + std::to_string(number) +
-                   " was asked for, and the function was called with " + std::to_string(n) +
-                   (n == 1 ? " argument" : " arguments") + ": numbers from 0 to " +
-                   std::to_string(n - 1) + " are wanted" + at_line(source));
+                   " was asked for, and the function was called with " + counted(n, "argument") +
+                   ": numbers from 0 to " + std::to_string(n - 1) + " are wanted" +
+                   at_line(source));
 }
 
 // Checks that the loss is a floating-point scalar.

@@ -1,6 +1,7 @@
 #include "shmap/vmap.h"
 
 #include "core/array/tree_paths.h"
+#include "core/base/counted.h"
 #include "core/transforms/vmap/batch.h"
 
 namespace shmap {
@@ -39,8 +40,9 @@ void match(const InAxes& axes, const TreeNode& tree, const std::string& path,
                      " is an array: give it one axis, or none");
   }
   if (axes.size() != tree.children.size()) {
-    throw ValueError(given + " has " + std::to_string(axes.size()) + " entries, and " + tree_path +
-                     " is " + noun(tree) + " of " + std::to_string(tree.children.size()) +
+    throw ValueError(given + " has " + counted(axes.size(), "entry", "entries") + ", and " +
+                     tree_path + " is " + noun(tree) + " of " +
+                     std::to_string(tree.children.size()) +
                      ": give one axis for each entry, or one for all");
   }
   for (std::size_t i = 0; i < axes.size(); ++i)
@@ -115,10 +117,10 @@ std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef b
   if (info.in_axes.kind() == InAxes::list &&
       info.in_axes.size() != arguments.node.children.size()) {
     fail(info, "in_axes = " + to_string(info.in_axes) + " has " +
-                   std::to_string(info.in_axes.size()) +
-                   " entries, and the function was called with " +
-                   std::to_string(arguments.node.children.size()) +
-                   " arguments: give one entry for each argument, or one axis for all");
+                   counted(info.in_axes.size(), "entry", "entries") +
+                   ", and the function was called with " +
+                   counted(arguments.node.children.size(), "argument") +
+                   ": give one entry for each argument, or one axis for all");
   }
   const std::vector<LeafAxis> in =
       match_axes(info, info.in_axes, arguments.node, "in_axes", "args");

@@ -460,7 +460,7 @@ TEST(VmapErrors, AxesThatDoNotFitTheTree) {
   const auto f = [](std::pair<Array, Array> p, Array b) { return p.first + b; };
   const std::pair p{zeros({3}), zeros({3})};
   expect_error<ValueError>([&] { vmap(f, {0})(p, zeros({3})); },
-                           {"in_axes = {0} has 1 entries", "called with 2 arguments"});
+                           {"in_axes = {0} has 1 entry", "called with 2 arguments"});
   expect_error<ValueError>(
       [&] {
         vmap(f, {{0, 0, 0}, 0})(p, zeros({3}));
