@@ -269,20 +269,23 @@ void Exchanges::look_at_clocks() {
 void Exchanges::look_at_peers() {
   for (int dead; (dead = peers_.next_dead()) >= 0;) {
     take_messages();  // the process may have said before that it leaves
-    if (left_[static_cast<std::size_t>(dead)]) continue;
-    std::string text = peers_.text(dead) + " has died";
-    for (const auto& active : active_) {
-      const bool waits = std::ranges::any_of(active->sources, [&](const auto& s) {
-        return s.peer == dead && (!s.heard || s.copies != 0);
-      });
-      if (!waits) continue;
-      text += ": process " + std::to_string(peers_.self()) + " waits for it in collective number " +
-              std::to_string(active->place.number) + " of the mesh, " +
-              active->exchange->label.text();
-      break;
-    }
-    fail(text, true);
+    if (!left_[static_cast<std::size_t>(dead)]) fail(text_of_death(dead), true);
   }
+}
+
+std::string Exchanges::text_of_death(int process) const {
+  std::string text = peers_.text(process) + " has died";
+  for (const auto& active : active_) {
+    const bool waits = std::ranges::any_of(active->sources, [&](const auto& s) {
+      return s.peer == process && (!s.heard || s.copies != 0);
+    });
+    if (!waits) continue;
+    text += ": process " + std::to_string(peers_.self()) + " waits for it in collective number " +
+            std::to_string(active->place.number) + " of the mesh, " +
+            active->exchange->label.text();
+    break;
+  }
+  return text;
 }
 
 // ------------------------------------------------------------------------------------- leaving

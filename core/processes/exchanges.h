@@ -43,6 +43,7 @@
 #include "core/processes/process_exchange.h"
 #include "core/processes/same_value.h"
 #include "core/processes/value_reports.h"
+#include "core/processes/visible_calls.h"
 #include "core/processes/while_waiting.h"
 
 namespace shmap {
@@ -109,7 +110,9 @@ class Exchanges {
   enum class MeshUse : std::int32_t { made, begun };
   void report_mesh(const ReportedMesh& mesh, MeshUse use, int first) noexcept;
   // Writes a warning with the collectives that are under way and those that ended last; `why` is
-  // its first line. Writes nothing after a failure, since the failure wrote this list already.
+  // its first line. If a process of this node has died, and nobody has named it yet, writes that
+  // instead. Writes nothing after a failure, since the failure wrote this list already. Not blocked
+  // by a call of MPI that does not return.
   void write_record(const char* why) noexcept;
   // Makes the first failure reach `listener`: at once if it has occurred already. Called once for
   // each listener, before the first exchange that the listener's waits depend on.
@@ -198,6 +201,8 @@ class Exchanges {
   void note_mesh(int process, const ReportedMesh& mesh, MeshUse use);
   void look_at_clocks();
   void look_at_peers();
+  std::string text_of_death(int process) const;
+  std::string unnamed_death();
   void ask_late(Active& active);
   std::string table(const Active& active) const;
   std::string record() const;
@@ -221,7 +226,7 @@ class Exchanges {
   bool linger(Clock::time_point until) noexcept;
   void wake_thread(Rest from) noexcept;
 
-  MessagePassing& messages_;
+  VisibleCalls messages_;
   Peers& peers_;
   NodeLink* const link_;
   const bool listens_;  // for messages that come through MPI

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,10 +20,12 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/base/warning.h"
 #include "core/processes/exchange_message.h"
 #include "core/processes/node_link.h"
 #include "core/processes/peers.h"
@@ -35,6 +39,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // A thread that acts as a process.
 struct Rank {
@@ -433,6 +438,108 @@ class FullStderr {
   std::string text_;
   std::thread reader_;
 };
+
+// The warnings of all threads while the object lives.
+class Warnings {
+ public:
+  Warnings() {
+    all().clear();
+    set_warning_handler([](std::string_view text) noexcept {
+      const std::lock_guard lock(mutex());
+      all().append(text).append("\n");
+    });
+  }
+  ~Warnings() { set_warning_handler(nullptr); }
+  static std::string text() {
+    wait_for_warnings();
+    const std::lock_guard lock(mutex());
+    return all();
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static std::string& all() {
+    static std::string text;
+    return text;
+  }
+};
+
+// As MPI may take a long time to find out that a process of another node has died.
+TEST_P(ExchangesTest, TheRecordIsWrittenWhileASendDoesNotReturn) {
+  if (at(0).link != nullptr) GTEST_SKIP() << "messages go through memory";
+  const Warnings warnings;
+  mail().stall_sends(true);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size(); ++r) {
+    threads.emplace_back([&, r] {
+      Loop loop(r, size(), 1, 10, false);
+      loop.fill(0);
+      at(r).exchanges->run(loop.exchange());
+      EXPECT_EQ(loop.wrong(size()), 0);
+    });
+  }
+  mail().wait_for_stall();
+  for (int r = 0; r < size(); ++r) at(r).exchanges->write_record("why");
+  mail().stall_sends(false);
+  for (std::thread& thread : threads) thread.join();
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_THAT(Warnings::text(),
+                HasSubstr("why. process " + std::to_string(r) + ": the collectives"));
+  }
+  EXPECT_THAT(Warnings::text(), AllOf(HasSubstr("gather of i32"), HasSubstr("waits for process 1"),
+                                      HasSubstr("is in a call of MPI")));
+  // When nothing is under way, the record takes the mutex.
+  at(0).exchanges->write_record("later");
+  EXPECT_THAT(Warnings::text(), HasSubstr("later. process 0: the collectives between processes "
+                                          "that it ran last:\n  ended, begun"));
+}
+
+// A launcher ends the others as soon as a process has died: each names it, whichever of its threads
+// is faster.
+TEST(ExchangesOfADeadProcess, TheRecordNamesIt) {
+  for (int round = 0; round < 10; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+      _exit(0);
+    }
+    std::vector<PeerCard> cards(2, PeerCard::of_this_process());
+    static auto* const kept = new std::vector<std::unique_ptr<Rank>>();  // as in ExchangesTest
+    auto mail = std::make_unique<ThreadMail>(2);
+    std::vector<Rank*> ranks;
+    for (int r = 0; r < 2; ++r) ranks.push_back(kept->emplace_back(std::make_unique<Rank>()).get());
+    in_each(2, [&](int r) {
+      Rank& rank = *ranks[static_cast<std::size_t>(r)];
+      rank.messages = std::make_unique<ThreadMessages>(*mail, r);
+      rank.peers = std::make_unique<Peers>(r, cards);
+      rank.link = NodeLink::make(*rank.messages, *rank.peers, NodeLink::Carries::messages);
+    });
+    cards[1].pid = child;
+    Rank& rank = *ranks[0];
+    rank.peers = std::make_unique<Peers>(0, cards);
+    rank.exchanges = new Exchanges(*rank.messages, *rank.peers, rank.link.get(), 0, 120);
+    const Warnings warnings;
+    Loop loop(0, 2, 1, 10, false);
+    loop.fill(0);
+    Waiter waiter;
+    rank.exchanges->start(loop.exchange(), waiter);
+    kill(child, SIGKILL);
+    siginfo_t info;
+    waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+    rank.exchanges->write_record("why");
+    EXPECT_THAT(Warnings::text(),
+                AllOf(HasSubstr("process 1 (pid " + std::to_string(child)),
+                      HasSubstr("has died: process 0 waits for it in collective number 0"),
+                      Not(HasSubstr("why"))));
+    EXPECT_THROW(waiter.wait(*rank.exchanges, false), CollectiveError);
+    rank.exchanges->stop();
+    waitpid(child, nullptr, 0);
+    (void)mail.release();
+  }
+}
 
 class ExchangesThatWarn : public ExchangesTest {
  protected:

@@ -35,6 +35,17 @@ class ThreadMail {
     for (auto& [letter, receive] : held_) deliver(letter, *receive);
     held_.clear();
   }
+  // While `are` is true, a send of any thread does not return.
+  void stall_sends(bool are) {
+    const std::lock_guard lock(mutex_);
+    stalled_ = are;
+    unstalled_.notify_all();
+  }
+  // Waits until a send stalls.
+  void wait_for_stall() {
+    std::unique_lock lock(mutex_);
+    unstalled_.wait(lock, [&] { return in_stall_ != 0; });
+  }
 
  private:
   friend class ThreadMessages;
@@ -78,6 +89,9 @@ class ThreadMail {
   std::vector<std::vector<std::byte>> gathers_;  // of the current all_gather, by rank
   int here_ = 0, gone_ = 0;
   int passing_tag_ = -1;
+  bool stalled_ = false;
+  int in_stall_ = 0;
+  std::condition_variable unstalled_;
   std::vector<std::pair<Letter, Receive*>> held_;
 };
 
@@ -106,7 +120,11 @@ class ThreadMessages final : public MessagePassing {
   Request send(const void* data, std::int64_t bytes, int to, int tag) override {
     const auto* from = static_cast<const std::byte*>(data);
     ThreadMail::Letter letter{rank_, tag, {from, from + bytes}};
-    const std::lock_guard lock(mail_.mutex_);
+    std::unique_lock lock(mail_.mutex_);
+    ++mail_.in_stall_;
+    if (mail_.stalled_) mail_.unstalled_.notify_all();
+    mail_.unstalled_.wait(lock, [&] { return !mail_.stalled_; });
+    --mail_.in_stall_;
     ThreadMail::Box& box = mail_.boxes_[static_cast<std::size_t>(to)];
     const auto it = std::ranges::find_if(
         box.receives, [&](const auto* receive) { return ThreadMail::fit(letter, *receive); });
