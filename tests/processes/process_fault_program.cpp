@@ -287,6 +287,7 @@ int run(const std::string& fault, bool replays) {
       if (fault == "abort") std::abort();
       if (fault == "stop") raise(SIGSTOP);
       if (fault == "stop_and_go") stop_for(std::chrono::milliseconds(1700));
+      if (fault == "stop_long_and_go") stop_for(std::chrono::seconds(5));
       if (fault == "stuck") loop_in_host_code();
       if (fault == "throw") throw std::runtime_error("this one does not go on");
       if (fault == "exit_0") return 0;

@@ -69,8 +69,9 @@ int main(int argc, char** argv) {
     status = MPI_Finalize() == MPI_SUCCESS ? 0 : 2;
   }
   if (fault == "goes_on") sleep(5);
+  std::printf("MPI's own sum is %d, and MPI had ended: %d\n", sum, finalized);
+  std::fflush(stdout);
   // At the first exit code that is not 0 mpirun ends the job, perhaps while others still finalize.
   if (fault == "caught") sleep(2);
-  std::printf("MPI's own sum is %d, and MPI had ended: %d\n", sum, finalized);
   return status;
 }
