@@ -1,6 +1,8 @@
 // process_numbers_program: random numbers, overlapped products, programs of whole arrays (jit over
-// the mesh) and data-parallel training on eight devices, in as many processes as there are: prints
+// the mesh), collectives under transforms and in loops and branches, arrays that go from mesh to
+// mesh, and data-parallel training on eight devices, in as many processes as there are: prints
 // lines "value NAME SHAPE HASH" with a hash of each array's bits (process_numbers_test).
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <string>
@@ -86,6 +88,105 @@ void whole_programs(const Mesh& mesh) {
         jit([](Array a) { return sum(a, 0); }, mesh)(device_put(x, NamedSharding(mesh, P("i")))));
 }
 
+// Prints what f returns, called eagerly and three times under jit.
+template <class F, class... A>
+void print_both(const std::string& name, F f, const A&... args) {
+  print(name, f(args...));
+  const auto fast = jit(f);
+  for (int call = 0; call < 2; ++call) fast(args...).block_until_ready();
+  print(name + " under jit", fast(args...));
+}
+
+// Over rows and columns of devices, both of which lead from process to process.
+void transforms(const Mesh& grid) {
+  const Array x = random::normal(random::key(11), {16, 13});
+  const auto on_grid = [&](auto body) {
+    return shard_map(body, grid, {P(axes("r", "c"))}, P(axes("r", "c")));
+  };
+  const auto mixed = on_grid([](Array b) {
+    const Array turned =
+        ppermute(b * psum(b, "r"), axes("r", "c"), ring_permutation(axes("r", "c"), 3));
+    const Array all = all_gather(sin(turned), "c", {.tiled = true});
+    return psum_scatter(all * all, "c", {.tiled = true}) / 3.f + pmean(b, axes("r", "c"));
+  });
+  const auto loss = [&](Array a) { return sum(square(mixed(a))); };
+  print_both("collectives", mixed, x);
+  print_both(
+      "their gradient", [&](Array a) { return grad(loss)(a); }, x);
+  print_both(
+      "their second derivative",
+      [&](Array a) {
+        return jvp([&](Array c) { return grad(loss)(c); }, std::tuple{a}, std::tuple{sin(a)})
+            .second;
+      },
+      x);
+  const Array batch = stack({x, x * 2.f, sin(x)}, 1);
+  print_both("collectives of a batch", vmap(mixed, 1, 1), batch);
+  print_both("gradients of a batch", vmap([&](Array a) { return grad(loss)(a); }, 1, 0), batch);
+
+  const auto looped = on_grid([](Array b) {
+    const Array first = fori_loop(
+        0, 5, [](Array i, Array c) { return tanh(c + psum(c, "c") / 4.f + astype(i, f32)); }, b);
+    const Array second = while_loop(
+        [](Array c) { return pmax(max(abs(c)), axes("r", "c")) < 40.f; },
+        [](Array c) { return c * 1.7f + ppermute(c, "r", ring_permutation("r", 1)); }, first);
+    return cond(
+        psum(sum(second), axes("r", "c")) > 0.f, [](Array c) { return c - pmin(c, "r"); },
+        [](Array c) { return c + pmean(c, "c"); }, second);
+  });
+  print_both("loops and branches", looped, x);
+  const auto scanned = on_grid([](Array b) {
+    auto [carry, rows] = scan(
+        [](Array c, Array row) {
+          const Array next = sin(c * 0.5f + row + psum(row, "r") / 3.f);
+          return std::pair{next, ppermute(next, "c", ring_permutation("c", -1))};
+        },
+        sum(b, 0) * 0.1f, b);
+    return rows * 0.3f + carry;
+  });
+  print_both("a scan", scanned, x);
+  print_both(
+      "its gradient",
+      [&](Array a) { return grad([&](Array c) { return sum(square(scanned(c))); })(a); }, x);
+  for (const DType dtype : {f16, bf16, f64}) {
+    print_both("sums of " + std::string(to_string(dtype)), on_grid([](Array b) {
+                 return psum(b, axes("r", "c")) + psum(b, "r") + b * pmean(b, "c");
+               }),
+               astype(x, dtype));
+  }
+}
+
+// From mesh to mesh of the same devices, in other shapes and orders.
+void several_meshes(const Mesh& line, const Mesh& grid) {
+  std::vector<Device> turned = devices();
+  std::reverse(turned.begin(), turned.end());
+  const Mesh backwards = make_mesh({4, 2}, axes("u", "v"), turned);
+  const Array x =
+      device_put(random::normal(random::key(12), {24, 16}), NamedSharding(line, P("i")));
+  const Array y = device_put(x, NamedSharding(grid, P("c", "r")));
+  const Array z = device_put(y, NamedSharding(backwards, P("v", "u")));
+  print("on a grid", y);
+  print("on a grid that runs backwards", z);
+  const auto scaled = [](const Mesh& mesh, const Axes& over, const PartitionSpec& spec) {
+    return jit(
+        shard_map([=](Array b) { return b / sqrt(psum(sum(b * b), over)); }, mesh, {spec}, spec));
+  };
+  const auto on_line = scaled(line, "i", P("i"));
+  const auto on_grid = scaled(grid, axes("r", "c"), P("c", "r"));
+  const auto on_turned = scaled(backwards, axes("u", "v"), P("v", "u"));
+  // Calls on three meshes are under way at once.
+  Array a = x, b = y, c = z;
+  for (int i = 0; i < 5; ++i) {
+    a = on_line(a * 1.5f);
+    b = on_grid(b * 1.5f);
+    c = on_turned(c * 1.5f);
+  }
+  print("scaled on a line", a);
+  print("scaled on a grid", b);
+  print("scaled on a grid that runs backwards", c);
+  print("moved back", device_put(c, NamedSharding(line, P(none, "i"))));
+}
+
 struct Net {
   Array w1, b1, w2, b2;
 };
@@ -130,6 +231,10 @@ int main() {
     random_numbers(mesh);
     products(mesh);
     whole_programs(mesh);
+    const Mesh grid = make_mesh({4, 2}, axes("r", "c"));
+    transforms(grid);
+    const Mesh tall = make_mesh({2, 4}, axes("r", "c"));
+    several_meshes(mesh, tall);
     training(mesh);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "uncaught: %s\n", e.what());

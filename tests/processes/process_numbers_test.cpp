@@ -1,5 +1,6 @@
-// Random numbers, overlapped products, programs of whole arrays and data-parallel training of
-// several processes have the bits that they have in one.
+// Random numbers, overlapped products, programs of whole arrays, collectives under transforms and
+// in loops, arrays that go from mesh to mesh and data-parallel training of several processes have
+// the bits that they have in one.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -25,7 +26,8 @@ TEST(ProcessNumbers, EveryLayoutHasTheBitsOfOneProcess) {
   const JobOutcome one = run_processes(program, "", 1, 8);
   ASSERT_EQ(one.status, 0) << one.output;
   const std::string values = values_of(one);
-  for (const char* name : {"einsum_psum_scatter 2 ", "gradient over split rows ", "trained b2 "})
+  for (const char* name : {"einsum_psum_scatter 2 ", "gradient over split rows ",
+                           "gradients of a batch under jit ", "moved back ", "trained b2 "})
     ASSERT_NE(values.find(name), std::string::npos) << one.output;
   for (const int processes : {2, 4, 8}) {
     const JobOutcome several = run_processes(program, "", processes, 8 / processes);
