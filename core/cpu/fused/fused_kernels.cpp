@@ -65,8 +65,7 @@ const void* after(const void* p, std::int64_t bytes) {
 struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
-  bool around;                                    // the result is written past the caches
-  std::int64_t next_a, next_b, next_c, next_out;  // bytes from one block to the next
+  bool around;  // the result is written past the caches
   const ChainOp* links = nullptr;
   ChainOp* moving = nullptr;  // the same operations, if some read operands that are not constant
   const FusedChainOp* chain = nullptr;
@@ -74,17 +73,13 @@ struct BoundStep {
   std::int64_t element = 0;  // for a draw: the index of the block's first element among the key's
                              // elements
 
-  BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
+  BoundStep(const FusedStep& s, const At& at)
       : step(&s),
         a(at.of(s.a)),
         b(at.of(s.b)),
         c(at.of(s.c)),
         out(at.of(s.out)),
-        around(s.around && !at.overwrites(s.out)),
-        next_a(s.a.col_stride * block_cols),
-        next_b(s.b.col_stride * block_cols),
-        next_c(s.c.col_stride * block_cols),
-        next_out(s.out.col_stride * block_cols) {}
+        around(s.around && !at.overwrites(s.out)) {}
   // Binds the chain's operations to the block; `of_list` has room for the operations of all chains.
   void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
     if (step->bound) {
@@ -102,14 +97,22 @@ struct BoundStep {
     draw = &list.draws[static_cast<std::size_t>(step->drawn)];
     element = draw->each_row ? at.col : at.row * list.cols + at.col;
   }
-  void advance(std::int64_t block_cols) {
-    element += block_cols;
+  void advance(std::int64_t cols) {
+    element += cols;
     for (std::int32_t k = 0; moving && k < step->chain_count; ++k)
-      moving[k].other = after(moving[k].other, chain[k].other.col_stride * block_cols);
-    a += next_a;
-    b += next_b;
-    c += next_c;
-    out += next_out;
+      moving[k].other = after(moving[k].other, chain[k].other.col_stride * cols);
+    a += step->a.col_stride * cols;
+    b += step->b.col_stride * cols;
+    c += step->c.col_stride * cols;
+    out += step->out.col_stride * cols;
+  }
+  // How many elements of a result that is written past the caches lie before `out` in its cache
+  // line.
+  std::int64_t elements_in_line() const {
+    constexpr std::uintptr_t line = 64;
+    const std::uintptr_t size = step->kind == FusedStep::store ? std::uintptr_t(step->itemsize) : 4;
+    return around ? static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out) % line / size)
+                  : 0;
   }
 
   // Runs n elements from row r of the tile on.
@@ -254,7 +257,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
   for (std::size_t i = 0; i < list.prologue.size(); ++i) {
     const FusedStep& s = list.prologue[i];
     if (list.prologue_size[i] == 0) continue;
-    const BoundStep bound(s, at, 0);
+    const BoundStep bound(s, at);
     if (s.kind == FusedStep::expand_col)
       bound.run_full(at.rows, at.cols);
     else
@@ -290,12 +293,12 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
             s->reducer(at.of(s->a), at.of(s->out), at.rows, list.cols, 1);
             if (ahead) prefetch.step();
           } else if (s->kind == FusedStep::reduce_chain) {
-            BoundStep reduced(*s, at, 0);
+            BoundStep reduced(*s, at);
             reduced.bind_chain(list, at, links.data());
             reduced.reduce_rows(at.rows, list.cols);
             if (ahead) prefetch.step();
           } else {
-            BoundStep(*s, at, 0).run(0, at.rows);
+            BoundStep(*s, at).run(0, at.rows);
           }
         }
         continue;
@@ -303,15 +306,21 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
       at.col = first * list.block_cols;
       bound.clear();
       for (const FusedStep* s = from; s != to; ++s) {
-        bound.emplace_back(*s, at, list.block_cols);
+        bound.emplace_back(*s, at);
         if (s->chain_count > 0) bound.back().bind_chain(list, at, links.data());
         if (s->drawn >= 0) bound.back().bind_draw(list, at);
       }
-      for (std::int64_t b = first; b < last; ++b, at.col += list.block_cols) {
-        at.cols = std::min(list.block_cols, list.cols - at.col);
+      // The first block ends where a cache line of the result ends that is written past the caches,
+      // so that the other blocks consist of whole lines.
+      std::int64_t block = list.block_cols;
+      for (const BoundStep& s : bound)
+        if (list.blocks > 1 && s.around) block = list.block_cols - s.elements_in_line();
+      for (const std::int64_t end_col = std::min(list.cols, last * list.block_cols);
+           at.col < end_col; at.col += at.cols, block = list.block_cols) {
+        at.cols = std::min(block, end_col - at.col);
         for (BoundStep& s : bound) {
           s.run_full(at.rows, at.cols);
-          if (b + 1 < last) s.advance(list.block_cols);
+          if (at.col + at.cols < end_col) s.advance(at.cols);
           if (ahead) prefetch.step();
         }
       }

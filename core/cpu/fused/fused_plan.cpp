@@ -1,6 +1,7 @@
 #include "core/cpu/fused/fused_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -14,6 +15,7 @@
 #include "core/cpu/fused/value_addresses.h"
 #include "core/cpu/fused/wider_tiles.h"
 #include "core/cpu/kernels/elementwise/cast.h"
+#include "core/cpu/kernels/fused/chain_divisor.h"
 #include "core/cpu/kernels/reduce/reduce_loops.h"
 #include "core/ops/elementwise.h"
 
@@ -203,6 +205,7 @@ class Lowering {
       else
         made.step.by_row = true;
     }
+    divide_by_constant(*op.primitive, &made);
     const int result = made.step.kind == FusedStep::clamp && made.step.dtype == DType::f32 &&
                                chain_kernel(DType::f32)
                            ? add_clamp_of_chain(made)
@@ -211,6 +214,30 @@ class Lowering {
       value(result).has_bf16_nans = value(made.operands[0]).has_bf16_nans;
     const bool rounds = op.dtype == DType::bf16 && half.in_f32 && half.rounds;
     lowered_.push_back(rounds ? rounded(result) : result);
+  }
+
+  // Lets a division of 32-bit integers by a constant that is not 0, or its remainder, become an
+  // operation of a chain.
+  void divide_by_constant(const Primitive& primitive, LoweredOp* op) {
+    const ChainCode code = division_code(primitive, op->step.dtype);
+    if (code == ChainCode::none) return;
+    int& by = op->operands[1];
+    const FusedAddress& at = value(by).address;
+    if (value(by).kind != FusedKind::scalar || value(by).stage != kNever ||
+        at.base != kFusedConstants)
+      return;
+    const auto bits =
+        static_cast<std::uint32_t>(list_.constants[static_cast<std::size_t>(at.offset / 8)]);
+    if (bits == 0) return;
+    const ChainDivisor divisor = op->step.dtype == DType::u32
+                                     ? ChainDivisor::of_u32(bits)
+                                     : ChainDivisor::of_i32(static_cast<std::int32_t>(bits));
+    op->step.code = code;
+    by = new_value(value(by).dtype, FusedKind::scalar, kNever);
+    value(by).address.base = kFusedConstants;
+    value(by).address.offset = static_cast<std::int64_t>(8 * list_.constants.size());
+    for (const std::uint64_t part : std::bit_cast<std::array<std::uint64_t, 2>>(divisor))
+      list_.constants.push_back(part);
   }
 
   // A clamp as the two operations of a chain that together give the same bits.
@@ -413,8 +440,7 @@ class Lowering {
       const LoweredOp& op = ops_[end];
       const int before = ops_[end - 1].result, now = static_cast<int>(end);
       if (ends_chain(ops_[end - 1].step.code)) break;
-      const bool stores =
-          op.step.around && op.operands[0] == before && (list_.rows == 1 || list_.cols % 16 == 0);
+      const bool stores = op.step.around && op.operands[0] == before && stores_by_chain();
       if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
           (op.operands[0] != before && op.operands[1] != before))
         break;
@@ -428,6 +454,13 @@ class Lowering {
       if (stores) return kept >= 0 ? kept_from : end + 1;
     }
     return kept >= 0 ? kept_from : end;
+  }
+
+  // Whether chains write past the caches themselves. In short rows that begin anywhere in a cache
+  // line too large a part of the lines would be written in two pieces.
+  bool stores_by_chain() const {
+    constexpr std::int64_t line = 16, many_lines = 512;  // elements
+    return list_.rows == 1 || list_.cols % line == 0 || list_.cols >= many_lines;
   }
 
   FusedStep chain_step(std::size_t begin, std::size_t end) {

@@ -112,6 +112,15 @@ FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
   return step;
 }
 
+ChainCode division_code(const Primitive& primitive, DType dtype) {
+  if ((dtype != DType::i32 && dtype != DType::u32) || !chain_kernel(dtype)) return ChainCode::none;
+  const ElementwiseRow& row = elementwise_row_of(primitive, dtype);
+  if (row.form != Form::binary) return ChainCode::none;
+  return row.binary() == BinaryOp::rem   ? ChainCode::rem
+         : row.binary() == BinaryOp::div ? ChainCode::quotient
+                                         : ChainCode::none;
+}
+
 static FusedStep half_step(CastFn kernel, ChainCode code, DType result) {
   FusedStep step = unary_step(kernel);
   step.dtype = result;

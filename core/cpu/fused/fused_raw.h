@@ -7,6 +7,9 @@ namespace shmap::cpu {
 // The step of an elementwise primitive: its kind, kernel and dtype, without addresses. Throws
 // TypeError if the primitive has no kernel.
 FusedStep raw_step(const Primitive& primitive, DType operand, DType result);
+// The operation of a chain that does what the primitive does, for a second operand that is a
+// ChainDivisor; none where the primitive is not a division of 32-bit integers or its remainder.
+ChainCode division_code(const Primitive& primitive, DType dtype);
 // The steps between bf16 and f32; each may be an operation of a chain (chain.h).
 FusedStep widen_step();  // bf16 -> f32
 // f32 -> the nearest bf16's value, as f32. of: the operation of a chain that makes the f32 value,

@@ -121,6 +121,10 @@ TEST(FusedKernels, LargePrograms) {
   }
 }
 
+std::size_t steps_of(const FusedProgram& program) {
+  return cpu::make_fused_steps(program).steps.size();
+}
+
 // The operations that chains of a dtype have.
 struct OpsOfChains {
   DType dtype;
@@ -204,8 +208,8 @@ void check_chain(const OpsOfChains& ops, const Primitive& only, std::int64_t row
 TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
   Random random(7);
   const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
-      {1, 1},    {1, 63},   {1, 64},   {1, 127},  {1, 128},
-      {1, 1025}, {3, 4096}, {5, 2050}, {40, 100}, {7, 769}};
+      {1, 1},    {1, 63},   {1, 64},   {1, 127}, {1, 128}, {1, 1025},
+      {3, 4096}, {5, 2050}, {40, 100}, {7, 769}, {3, 4201}};
   for (const OpsOfChains& ops : ops_of_chains()) {
     for (const Primitive* only : ops.binary) {
       for (const auto& [rows, cols] : spaces) {
@@ -215,6 +219,66 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
       }
     }
   }
+}
+
+// Divisions and remainders by constants, between other operations of a chain: all signs, powers of
+// two, the least and the largest numbers, and 0, which stays out of chains.
+TEST(FusedKernels, ChainsDivideByConstants) {
+  const std::vector<std::uint32_t> divisors = {
+      0,           1,           2,           3,           5,           7,
+      10,          12,          64,          641,         1000,        65535,
+      65536,       100003,      0x55555555,  0x7fffffff,  0x80000000u, 0x80000001u,
+      0xaaaaaaabu, 0xc0000000u, 0xfffffff9u, 0xfffffffeu, 0xffffffffu};
+  const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
+      {1, 4099}, {40, 100}, {3, 769}};
+  for (const DType dtype : {i32, u32}) {
+    for (const Primitive* op : {&div_p, &rem_p}) {
+      for (const std::uint32_t by : divisors) {
+        SCOPED_TRACE(to_string(dtype) + " " + op->name + " " + std::to_string(by));
+        const auto [rows, cols] = spaces[by % spaces.size()];
+        std::vector<std::uint32_t> bits;
+        std::uint32_t random = by;
+        for (std::int64_t k = 0; k < rows * cols; ++k) {
+          random = random * 1664525u + 1013904223u;
+          const std::uint32_t near = by * (random >> 28) + static_cast<std::uint32_t>(k % 3) - 1u;
+          const std::uint32_t edges[] = {0u, 1u, 0x7fffffffu, 0x80000000u, 0x80000001u, ~0u};
+          bits.push_back(k % 5 == 0 ? near : k % 7 == 0 ? edges[k / 7 % 6] : random);
+        }
+        Case c;
+        c.program = std::make_shared<FusedProgram>(rows, cols);
+        FusedProgram& p = *c.program;
+        const Array words = array<std::uint32_t>(bits, {rows, cols});
+        const Array x = bind(bitcast_convert_type_p, words, ConvertParams(dtype), {});
+        const Array one =
+            bind(bitcast_convert_type_p, array<std::uint32_t>(std::vector{1u}, {1, 1}),
+                 ConvertParams(dtype), {});
+        const Array divisor =
+            bind(bitcast_convert_type_p, array<std::uint32_t>(std::vector{by}, {1, 1}),
+                 ConvertParams(dtype), {});
+        c.operands = {x, one};
+        const int in = p.add_input(dtype, FusedKind::full);
+        const int same = p.add_map(mul_p, {in, p.add_input(dtype, FusedKind::scalar)});
+        const int divided = p.add_map(*op, {same, p.add_literal(dtype, &by)});
+        const int sum = p.add_map(add_p, {p.add_map(neg_p, {divided}), divided});
+        p.add_output(p.add_map(sub_p, {sum, divided}), ShapedArray({rows, cols}, dtype));
+        // One operation alone takes another way than chains.
+        c.results = {-bind(*op, x, broadcast_to(divisor, {rows, cols}), no_params, {})};
+        check(c);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(FusedKernels, RemaindersArePartsOfChains) {
+  if (!cpu::chain_kernel(i32)) GTEST_SKIP() << "this build or CPU has no kernel for chains";
+  FusedProgram modulo(1, 1000);
+  const std::int32_t three = 3, seven = 7;
+  const int scaled = modulo.add_map(
+      mul_p, {modulo.add_input(i32, FusedKind::full), modulo.add_literal(i32, &three)});
+  const int rest = modulo.add_map(rem_p, {scaled, modulo.add_literal(i32, &seven)});
+  modulo.add_output(modulo.add_map(abs_p, {rest}), ShapedArray({1, 1000}, i32));
+  EXPECT_EQ(steps_of(modulo), 1u);
 }
 
 // A clamp, and a conversion to integers of 8 bits, in a chain: as in a quantisation. NaNs,
@@ -253,10 +317,6 @@ TEST(FusedKernels, ChainsClampAndNarrow) {
       }
     }
   }
-}
-
-std::size_t steps_of(const FusedProgram& program) {
-  return cpu::make_fused_steps(program).steps.size();
 }
 
 TEST(FusedKernels, AChainKeepsAValueThatIsReadAgain) {

@@ -9,6 +9,7 @@
 
 #include "core/base/element_type.h"
 #include "core/cpu/kernels/elementwise/vector_call.h"
+#include "core/cpu/kernels/fused/chain_divisor.h"
 #include "core/cpu/kernels/reduce/reduce_loops.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -149,7 +150,7 @@ struct SomePairs {
 
 // Runs elements [begin, end), which are whole groups. There is one jump for each operation and
 // group.
-template <class T, bool keeps, bool exps, Lanes lanes, class Sink>
+template <class T, bool keeps, bool heavy, Lanes lanes, class Sink>
 void run_groups_of(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
                    std::int64_t end) {
   Sink sink = to;
@@ -171,7 +172,7 @@ void run_groups_of(const ChainOp* ops, int count, Source<T> in, Sink& to, std::i
       a6 = in.load(i + 6 * kStep), a7 = in.load(i + 7 * kStep);
     }
     for (const ChainOp* op = ops; op != ops + count; ++op)
-      apply<T, keeps, exps>(*op, i, kept, a0, a1, a2, a3, a4, a5, a6, a7);
+      apply<T, keeps, heavy>(*op, i, kept, a0, a1, a2, a3, a4, a5, a6, a7);
     sink.group(i, a0, a1, a2, a3, a4, a5, a6, a7);
   }
   to = sink;
@@ -179,10 +180,11 @@ void run_groups_of(const ChainOp* ops, int count, Source<T> in, Sink& to, std::i
 template <class T, bool keeps, Lanes lanes = Lanes::in_order, class Sink>
 void run_groups(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
                 std::int64_t end) {
-  const auto is_exp = [](const ChainOp& op) { return op.code == ChainCode::exp; };
-  if constexpr (std::is_same_v<T, float>)
-    if (std::any_of(ops, ops + count, is_exp))
-      return run_groups_of<T, keeps, true, lanes>(ops, count, in, to, begin, end);
+  const auto is_heavy = [](const ChainOp& op) {
+    return std::is_same_v<T, float> ? op.code == ChainCode::exp : op.code >= ChainCode::quotient;
+  };
+  if (std::any_of(ops, ops + count, is_heavy))
+    return run_groups_of<T, keeps, true, lanes>(ops, count, in, to, begin, end);
   run_groups_of<T, keeps, false, lanes>(ops, count, in, to, begin, end);
 }
 
@@ -224,6 +226,32 @@ HWY_INLINE std::int64_t run_whole_vectors(const ChainOp* ops, int count, Source<
   return i;
 }
 
+// Runs the first `m` elements of one vector at `i`.
+template <class T>
+HWY_INLINE void run_some(const ChainOp* ops, int count, Source<T> in, Destination<T> out,
+                         std::int64_t i, std::int64_t m) {
+  const auto lanes = static_cast<std::size_t>(m);
+  Vector<T> a[1];
+  run_vectors<T, 1, false>(ops, count, in, i, lanes, a);
+  out.store_some(a[0], i, lanes);
+}
+
+// Stores whole vectors past the caches. Apart from run(), which short rows call often.
+template <class T>
+HWY_NOINLINE void run_around(const ChainOp* ops, int count, Source<T> in, T* to, std::int64_t n) {
+  const Destination<T> out{to, ChainCode::none};
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) / sizeof(T));
+  const std::int64_t head = std::min(n, -past & (kStep - 1));
+  if (head > 0) run_some<T>(ops, count, in, out, 0, head);
+  const std::int64_t groups_end = head + (n - head) / kGroup * kGroup;
+  Stores<T, true> sink{out};
+  run_groups<T, true>(ops, count, in, sink, head, groups_end);
+  const std::int64_t i = run_whole_vectors<T>(ops, count, in, groups_end, n,
+                                              [=](int, std::int64_t at, Vector<T> a)
+                                                  HWY_ATTR { hn::Stream(a, Tag<T>{}, to + at); });
+  if (i < n) run_some<T>(ops, count, in, out, i, n - i);
+}
+
 template <class T>
 void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
   const Source<T> in{from, count > 0 && ops[0].code == ChainCode::widen};
@@ -231,23 +259,16 @@ void run(const ChainOp* ops, int count, const void* from, void* to, bool around,
   const Destination<T> out{to, narrows ? ops[count - 1].code : ChainCode::none};
   if (narrows) --count;
   if (in.half) ++ops, --count;
+  if (around && !narrows) return run_around<T>(ops, count, in, static_cast<T*>(to), n);
   const std::int64_t whole = n / kGroup * kGroup;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
-  if (around && aligned && !narrows) {
-    Stores<T, true> sink{out};
-    run_groups<T, true>(ops, count, in, sink, 0, whole);
-  } else if (whole > 0) {
+  if (whole > 0) {
     Stores<T, false> sink{out};
     run_groups<T, true>(ops, count, in, sink, 0, whole);
   }
   const std::int64_t i =
       run_whole_vectors<T>(ops, count, in, whole, n,
                            [&](int, std::int64_t at, Vector<T> a) HWY_ATTR { out.store(a, at); });
-  if (i == n) return;
-  const auto rest = static_cast<std::size_t>(n - i);
-  Vector<T> a[1];
-  run_vectors<T, 1, false>(ops, count, in, i, rest, a);
-  out.store_some(a[0], i, rest);
+  if (i < n) run_some<T>(ops, count, in, out, i, n - i);
 }
 
 // Reduces a piece of a row, as reduce_floats does.

@@ -9,7 +9,8 @@
 namespace shmap::cpu {
 
 // The elementwise operations that chains have, by their names in core/base/elementwise_ops.h: of
-// all three dtypes, of f32 alone, and of i32 and u32 alone.
+// all three dtypes, of f32 alone, and of i32 and u32 alone. Chains of integers also divide by
+// constants.
 #define SHMAP_CHAIN_BINARY(X) X(add) X(sub) X(mul) X(max) X(min)
 #define SHMAP_CHAIN_BINARY_FLOAT(X) X(div)
 #define SHMAP_CHAIN_BINARY_INT(X) \
@@ -33,6 +34,9 @@ enum class ChainCode : std::uint8_t {
   SHMAP_CHAIN_BINARY(SHMAP_ENUMERATOR) SHMAP_CHAIN_BINARY_FLOAT(SHMAP_ENUMERATOR)
       SHMAP_CHAIN_BINARY_INT(SHMAP_ENUMERATOR) SHMAP_CHAIN_UNARY(SHMAP_ENUMERATOR)
           SHMAP_CHAIN_UNARY_FLOAT(SHMAP_ENUMERATOR) SHMAP_CHAIN_UNARY_INT(SHMAP_ENUMERATOR)
+              quotient,  // div of integers; it and rem are of form `scalar` only, and `other` is a
+                         // ChainDivisor
+  rem,
 };
 #undef SHMAP_ENUMERATOR
 
@@ -55,7 +59,7 @@ enum class ChainForm : std::uint8_t {
 struct ChainOp {
   ChainCode code;
   ChainForm form;
-  const void* other;  // of the chain's dtype
+  const void* other;  // of the chain's dtype; for quotient and rem a ChainDivisor
 };
 
 inline constexpr int kMostChainOps = 16;
@@ -63,8 +67,7 @@ inline constexpr int kMostChainOps = 16;
 // out[i] = the value of the last operation for in[i]; bit for bit the result of the kernels run one
 // by one. `in` and `out` are of the chain's dtype, except for widen, narrow, narrow_i8 and
 // narrow_u8. `out` may be `in` where their elements have one size, or an `other`. around: writes
-// past the caches; `out` must then be the start of a cache line, and a non_temporal_fence() must
-// follow.
+// past the caches; a non_temporal_fence() must then follow.
 using ChainFn = void (*)(const ChainOp* ops, int count, const void* in, void* out, bool around,
                          std::int64_t n);
 

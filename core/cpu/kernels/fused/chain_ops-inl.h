@@ -52,8 +52,14 @@ constexpr int packed(ChainCode code, ChainForm form) {
   }
 #define SHMAP_EXP                                 \
   case packed(ChainCode::exp, ChainForm::self): { \
-    if constexpr (!exps) break;                   \
+    if constexpr (!heavy) break;                  \
     SHMAP_EACH_ONE(exponential);                  \
+  }
+#define SHMAP_DIVISION(code, f)                      \
+  case packed(ChainCode::code, ChainForm::scalar): { \
+    if constexpr (!heavy) break;                     \
+    const Divides<T> by(op.other);                   \
+    SHMAP_EACH_ONE(by.f);                            \
   }
 #define SHMAP_FLOAT_OPS       \
   SHMAP_FORMS(add, hn::Add)   \
@@ -85,6 +91,8 @@ constexpr int packed(ChainCode code, ChainForm form) {
   SHMAP_FORMS(shift_right_logical, Integers<T>::shift_right_logical)       \
   SHMAP_FORMS(shift_right_arithmetic, Integers<T>::shift_right_arithmetic) \
   SHMAP_SQUARE                                                             \
+  SHMAP_DIVISION(quotient, quotient)                                       \
+  SHMAP_DIVISION(rem, remainder)                                           \
   SHMAP_ONE(neg, Integers<T>::neg)                                         \
   SHMAP_ONE(abs, Integers<T>::abs)                                         \
   SHMAP_ONE(not_, hn::Not)
@@ -106,8 +114,8 @@ constexpr int packed(ChainCode code, ChainForm form) {
   }
 
 // Applies an operation to the eight vectors of the group at `i`. kept: kGroup elements where
-// operations may keep a value (`keeps`). exps: operations may be exp, whose constants the compiler
-// keeps in registers that the other operations then lack.
+// operations may keep a value (`keeps`). heavy: operations may be exp, or divisions of integers,
+// whose constants the compiler keeps in registers that the other operations then lack.
 #define SHMAP_VECTOR(a, k) hn::LoadU(d, other + i + k * kStep)
 #define SHMAP_KEPT(a, k) hn::Load(d, kept + k * kStep)
 #define SHMAP_EACH(f, left, right)   \
@@ -133,7 +141,7 @@ constexpr int packed(ChainCode code, ChainForm form) {
     hn::Store(a6, d, kept + 6 * kStep), hn::Store(a7, d, kept + 7 * kStep); \
     break;                                                                  \
   }
-template <class T, bool keeps, bool exps, class X = Vector<T>>
+template <class T, bool keeps, bool heavy, class X = Vector<T>>
 HWY_INLINE void apply(const ChainOp& op, std::int64_t i, T* kept, X& a0, X& a1, X& a2, X& a3, X& a4,
                       X& a5, X& a6, X& a7) {
   const Tag<T> d;
@@ -162,7 +170,7 @@ HWY_INLINE void apply(const ChainOp& op, std::int64_t i, T* kept, X& a0, X& a1, 
   }
 template <class T, int kVectors, class Load, class X = Vector<T>>
 HWY_INLINE void apply(const ChainOp& op, const Load& load, X (&kept)[kVectors], X (&a)[kVectors]) {
-  constexpr bool keeps = true, exps = true;
+  constexpr bool keeps = true, heavy = true;
   const Tag<T> d;
   const T* const other = static_cast<const T*>(op.other);
   SHMAP_SWITCH
@@ -176,6 +184,7 @@ HWY_INLINE void apply(const ChainOp& op, const Load& load, X (&kept)[kVectors], 
 #undef SHMAP_SWITCH
 #undef SHMAP_INT_OPS
 #undef SHMAP_FLOAT_OPS
+#undef SHMAP_DIVISION
 #undef SHMAP_EXP
 #undef SHMAP_SQUARE
 #undef SHMAP_ONE

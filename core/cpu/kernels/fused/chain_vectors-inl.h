@@ -91,6 +91,46 @@ struct Integers {
   }
 };
 
+// Division by the constant of a ChainDivisor.
+template <class T>
+class Divides {
+  using X = Vector<T>;
+
+ public:
+  explicit HWY_INLINE Divides(const void* constant) {
+    const auto& by = *static_cast<const ChainDivisor*>(constant);
+    const Tag<T> d;
+    factor_ = hn::Set(d, static_cast<T>(by.factor));
+    by_ = hn::Set(d, static_cast<T>(by.by));
+    first_ = by.first, second_ = by.second;
+  }
+  HWY_INLINE X quotient(X a) const {
+    const X high = upper_product(a);
+    if constexpr (std::is_signed_v<T>) {
+      const X sign = hn::Set(Tag<T>{}, static_cast<T>(second_));
+      const X q = hn::Sub(hn::ShiftRightSame(hn::Add(high, a), first_), hn::ShiftRight<31>(a));
+      return hn::Sub(hn::Xor(q, sign), sign);
+    } else {
+      return hn::ShiftRightSame(hn::Add(high, hn::ShiftRightSame(hn::Sub(a, high), first_)),
+                                second_);
+    }
+  }
+  HWY_INLINE X remainder(X a) const { return hn::Sub(a, hn::Mul(quotient(a), by_)); }
+
+ private:
+  // The upper halves of the products of 32 bits.
+  HWY_INLINE X upper_product(X a) const {
+    const Tag<T> d;
+    const hn::Repartition<std::uint64_t, Tag<T>> wide;
+    const X odd = hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a)));
+    const auto evens = hn::BitCast(wide, hn::MulEven(a, factor_));
+    return hn::OddEven(hn::BitCast(d, hn::MulEven(odd, factor_)),
+                       hn::BitCast(d, hn::ShiftRight<32>(evens)));
+  }
+  X factor_, by_;
+  int first_, second_;
+};
+
 // The type in memory of a chain's elements of dtype T: T or, where `half`, bf16.
 template <class T>
 struct Source {
