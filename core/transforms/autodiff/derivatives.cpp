@@ -90,6 +90,9 @@ LinearFunction linear_transpose_leaves(BodyRef f, const FlatTree& arguments, Sou
     linear.in_types.push_back(checked_node(x, "linear_transpose", source).type);
   StagingOptions options = inherited_options();
   options.inline_scalars = false;
+  // What does not depend on the arguments is computed now and once, and is not part of the linear
+  // program.
+  options.below = &current_trace();
   FlatTree result;
   Traced traced = trace_function("linear_transpose", linear.in_types, f, result, options, source);
   linear.jaxpr = std::move(traced.jaxpr);

@@ -246,6 +246,12 @@ void expect_that_a_rule_may_differentiate(const char* what, Inner inner) {
   EXPECT_EQ(values(grad(loss(jit(ruled)))(x)), wanted);
   EXPECT_EQ(values(hessian(loss(ruled))(x)), values(hessian(loss(f))(x)));
   EXPECT_EQ(values(linearize(ruled, x).second(x)), values(linearize(f, x).second(x)));
+  // A jvp in its tangents alone is a linear function, wherever it is called.
+  const auto along = [&](Array t) { return jvp(f, std::tuple{x}, std::tuple{t}).second; };
+  const auto [back] = linear_transpose(along, x)(ones({2}));
+  EXPECT_EQ(values(back), wanted);
+  const auto [staged] = jit([&](Array ct) { return linear_transpose(along, x)(ct); })(ones({2}));
+  EXPECT_EQ(values(staged), wanted);
 }
 
 TEST(CustomJvp, ItsRuleMayDifferentiatePrograms) {
