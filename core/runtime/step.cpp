@@ -138,6 +138,10 @@ class LeaderLaunch {
   void note_donated(std::size_t i, std::int64_t bytes) {
     const Node& node = *node_of(step_.in[i]);
     if (node.refs.load(std::memory_order_acquire) != 1 || node.kind != NodeKind::stored) return;
+    // Blocks that other values have too, as those of a sharded array that a body reads. Where the
+    // first one is so, the others usually are, and none is looked at again.
+    const Leaders leaders = cohorts_.leaders;
+    if (leaders.empty() || !owned_alone(*stored_of(step_.in[i]), leaders.front())) return;
     donated_ |= 1u << i;
     for (std::size_t o = 0; o < results_.size(); ++o) {
       if (result_bytes_[o] != bytes ||
@@ -437,13 +441,17 @@ class LeaderLaunch {
   bool owned_alone(const StoredNode& node, std::uint32_t position) const {
     const Block& block = node.blocks()[position];
     if (block.buffer->owned_by(1)) return true;
+    if (cohorts_.identity) return false;
+    // The leader is the first of its cohort.
     std::int32_t own_entries = 0;
-    for (std::uint32_t p = 0; p < node.count; ++p) {
+    for (std::uint32_t p = position; p < node.count; ++p) {
       if (cohorts_.leader[p] != position) continue;
       const Block& other = node.blocks()[p];
-      if (other.buffer == block.buffer && other.offset == block.offset) ++own_entries;
+      if (other.buffer == block.buffer && other.offset == block.offset &&
+          block.buffer->owned_by(++own_entries))
+        return true;
     }
-    return block.buffer->owned_by(own_entries);
+    return false;
   }
 
   OwnedCall* own(KernelFn run, void* scratch) const {
