@@ -77,6 +77,14 @@ concept CarryBody = std::invocable<F&, A..., arg_t<C>> &&
 template <class G, class C>
 concept CarryTest =
     std::invocable<G&, arg_t<C>> && std::convertible_to<std::invoke_result_t<G&, arg_t<C>>, Array>;
+template <class R>
+concept Pair = requires {
+  std::tuple_size<R>::value;
+}
+&&std::tuple_size_v<R> == 2;
+template <class F, class C, class X>
+concept ScanBody = std::invocable<F&, arg_t<C>, arg_t<X>> &&
+    Pair<std::decay_t<std::invoke_result_t<F&, arg_t<C>, arg_t<X>>>>;
 template <class T, class F, class... A>
 concept Branches =
     Traceable<T, A...> && Traceable<F, A...> && std::same_as<result_t<T, A...>, result_t<F, A...>>;
@@ -145,7 +153,7 @@ requires(!Tree<C> || !detail::CarryTest<G, C> || !detail::CarryBody<F, C>) auto 
 // Returns {carry, ys} after `{carry, y} = f(carry, x)` for each x of xs, beginning with init. The
 // x's are slices of the leaves of xs along dim 0; the y's are stacked along a new dim 0.
 template <class F, Tree C, Tree X>
-requires std::invocable<F&, arg_t<C>, arg_t<X>> std::pair<
+requires detail::ScanBody<F, C, X> std::pair<
     arg_t<C>,
     arg_t<std::tuple_element_t<1, std::decay_t<std::invoke_result_t<F&, arg_t<C>, arg_t<X>>>>>>
 scan(F&& f, C&& init, X&& xs, ScanOptions options = {}, SourceLine source = SourceLine::current()) {
@@ -153,8 +161,7 @@ scan(F&& f, C&& init, X&& xs, ScanOptions options = {}, SourceLine source = Sour
   using Xs = std::decay_t<X>;
   using Result = std::decay_t<std::invoke_result_t<F&, arg_t<C>, arg_t<X>>>;
   using Y = std::tuple_element_t<1, Result>;
-  static_assert(std::tuple_size_v<Result> == 2 &&
-                    std::convertible_to<std::tuple_element_t<0, Result>, arg_t<C>>,
+  static_assert(std::convertible_to<std::tuple_element_t<0, Result>, arg_t<C>>,
                 "the function of a scan returns a pair of the carry, of init's type, and a y");
   auto trip = [&](arg_t<C> carry, arg_t<X> x) -> std::pair<arg_t<C>, Y> {
     Result result = f(std::move(carry), std::move(x));
@@ -171,13 +178,14 @@ scan(F&& f, C&& init, X&& xs, ScanOptions options = {}, SourceLine source = Sour
   return {std::move(carry), detail::rebuild(call.like().second, leaves.ys, next_y)};
 }
 template <class F, class C, class X>
-requires(!Tree<C> || !Tree<X> ||
-         !std::invocable<F&, arg_t<C>, arg_t<X>>) auto scan(F&&, C&&, X&&, ScanOptions = {}) {
+requires(!Tree<C> || !Tree<X> || !detail::ScanBody<F, C, X>) auto scan(F&&, C&&, X&&,
+                                                                       ScanOptions = {}) {
   detail::explain_argument<std::decay_t<C>>();
   detail::explain_argument<std::decay_t<X>>();
-  static_assert(!Tree<C> || !Tree<X> || std::invocable<F&, arg_t<C>, arg_t<X>>,
+  static_assert(!Tree<C> || !Tree<X> || detail::ScanBody<F, C, X>,
                 "the function of a scan is called as f(carry, x): the carry of init's type (a host "
-                "scalar as Array), x one item of xs, and none_t where xs is `none`");
+                "scalar as Array), x one item of xs, and none_t where xs is `none`; and it returns "
+                "a pair of the carry and a y");
   return detail::Untraceable{};
 }
 

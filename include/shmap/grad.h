@@ -54,7 +54,7 @@ struct argument_type {
 };
 template <int I, class... A>
 requires(I >= 0 && I < static_cast<int>(sizeof...(A))) struct argument_type<I, std::tuple<A...>> {
-  using type = std::tuple_element_t<I, std::tuple<A...>>;
+  using type = std::tuple_element_t<static_cast<std::size_t>(I), std::tuple<A...>>;
 };
 
 // ---- the arguments to be differentiated: their numbers as template arguments

@@ -6,7 +6,7 @@
 //
 // Inputs whose sharding is not that of their in_spec are moved to it; other inputs are not copied.
 // Outputs never move: the body's blocks become the shards of the result. The mesh axes over which a
-// result of the body varies must be among the axes that its out_spec mentions; otherwise TypeError.
+// result of the body varies must be among those that its out_spec mentions; otherwise ValueError.
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -19,7 +19,7 @@
 namespace shmap {
 
 struct ShardMapOptions {
-  bool check_vma = true;  // TypeError for a result that varies over an axis that its spec omits
+  bool check_vma = true;  // ValueError for a result that varies over an axis that its spec omits
   // Cast operands of different variance to the union of their variances; if false, an operation on
   // such operands is a TypeError.
   bool auto_pbroadcast = true;

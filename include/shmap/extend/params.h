@@ -26,8 +26,8 @@ namespace extend {
 // One string of a parameter that is a list of strings.
 struct ParamWord {
   template <std::size_t n>
-  ParamWord(const char (&text)[n]) : text(text) {}
-  ParamWord(std::string text) : text(std::move(text)) {}
+  ParamWord(const char (&word)[n]) : text(word) {}
+  ParamWord(std::string word) : text(std::move(word)) {}
   std::string text;
 };
 
