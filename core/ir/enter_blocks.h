@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 
 #include "core/ir/node.h"
@@ -10,18 +11,26 @@ namespace shmap {
 
 // Sets each entry p of the table, whose entries are empty, to the block at(p), and adds the table
 // as an owner of the blocks' buffers. Neighbouring entries often share a buffer; its owners are
-// then added with one atomic operation.
+// then added with one atomic operation. at(p) is called once for each entry, in order.
 template <class At>
 void enter_blocks(std::span<Block> table, At at) {
-  for (std::size_t p = 0; p < table.size();) {
-    Buffer* const buffer = at(p).buffer.get();
-    const std::size_t first = p;
-    for (; p < table.size() && at(p).buffer.get() == buffer; ++p) {
-      table[p].buffer = BufferRef::adopt(buffer);
-      table[p].offset = at(p).offset;
+  Buffer* buffer = nullptr;  // of the latest entries
+  std::int32_t entries = 0;
+  const auto own = [&] {
+    if (buffer != nullptr) buffer->add_refs(entries);
+  };
+  for (std::size_t p = 0; p < table.size(); ++p) {
+    const auto& block = at(p);
+    if (block.buffer.get() != buffer) {
+      own();
+      buffer = block.buffer.get();
+      entries = 0;
     }
-    if (buffer != nullptr) buffer->add_refs(static_cast<std::int32_t>(p - first));
+    ++entries;
+    // Constructed, and not assigned, which would look for an owner to drop.
+    ::new (&table[p]) Block{BufferRef::adopt(buffer), block.offset};
   }
+  own();
 }
 
 }  // namespace shmap

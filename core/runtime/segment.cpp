@@ -12,6 +12,7 @@
 #include "core/device/backend.h"
 #include "core/device/host_log.h"
 #include "core/device/span_label.h"
+#include "core/ir/enter_blocks.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/runtime/captured_numbers.h"
@@ -540,22 +541,21 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
   executable.counted.add();
   log_memory_of(mesh_);
   for (std::size_t o = 0; o < out_.size(); ++o) {
-    const std::vector<ResultBlock>& places = executable.results[o];
+    const ResultBlock* const places = executable.results[o].data();
+    const BufferRef* const made = executable.outputs->buffers.data();
     StoredNode* node = StoredNode::make(out_types_[o], &mesh_, mesh_.local_count());
     node->committed = true;
     Array result = Array::first(node);
-    for (std::uint32_t p = 0; p < places.size(); ++p) {
+    struct Place {
+      const BufferRef& buffer;
+      std::int64_t offset;
+    };
+    enter_blocks(node->blocks(), [&](std::size_t p) -> Place {
       const ResultBlock& at = places[p];
-      Block& b = node->blocks()[p];
-      if (at.kind == ResultBlock::output) {
-        b.buffer = executable.outputs->buffers[at.index];
-        b.offset = at.offset;
-      } else {
-        const Block& input = stored_of(inputs[at.index])->blocks()[at.position];
-        b.buffer = input.buffer;
-        b.offset = input.offset + at.offset;
-      }
-    }
+      if (at.kind == ResultBlock::output) return {made[at.index], at.offset};
+      const Block& input = stored_of(inputs[at.index])->blocks()[at.position];
+      return {input.buffer, input.offset + at.offset};
+    });
     values[static_cast<std::size_t>(out_[o])] = std::move(result);
   }
 }

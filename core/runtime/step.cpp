@@ -53,20 +53,14 @@ class LeaderLaunch {
         kernel_(kernel_of(step, kind_)),
         in_(step.in.size()),
         tables_(step.in.size()),
+        out_(out.size()),
         results_(out.size()),
-        result_tables_(out.size()),
-        result_bytes_(out.size()),
-        reusable_(out.size()),
-        reused_(out.size()),
-        reads_(step.in.size()),
-        writes_(out.size() + 1),
-        call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
+        call_{in_.span(), out_.span(), step.in_types, out_types, step.params},
         site_(site) {
     std::int64_t bytes = 0;
     for (std::size_t o = 0; o < out.size(); ++o) {
-      result_tables_[o] = out[o]->blocks().data();
-      bytes += result_bytes_[o] = out_types[o].nbytes();
-      reusable_[o] = 0;
+      results_[o] = {out[o]->blocks().data(), out_types[o].nbytes(), 0, -1};
+      bytes += results_[o].bytes;
     }
     for (std::size_t i = 0; i < step.in.size(); ++i) {
       const Node* node = node_of(step.in[i]);
@@ -80,7 +74,7 @@ class LeaderLaunch {
       const std::int64_t operand_bytes = step.in_types[i].nbytes();
       bytes += operand_bytes;
       if (step.primitive.in_place && i < 32 &&
-          (operand_bytes == result_bytes_[0] || out.size() > 1))
+          (operand_bytes == results_[0].bytes || out.size() > 1))
         note_donated(i, operand_bytes);
     }
     cost_ns_ = estimate_ns(step, out_types, kind_, bytes);
@@ -133,7 +127,7 @@ class LeaderLaunch {
     }
   }
 
-  // If operand i is donated, marks it in donated_, and in reusable_ for each result that may
+  // If operand i is donated, marks it in donated_, and in Result::reusable for each result that may
   // overwrite it.
   void note_donated(std::size_t i, std::int64_t bytes) {
     const Node& node = *node_of(step_.in[i]);
@@ -144,11 +138,11 @@ class LeaderLaunch {
     if (leaders.empty() || !owned_alone(*stored_of(step_.in[i]), leaders.front())) return;
     donated_ |= 1u << i;
     for (std::size_t o = 0; o < results_.size(); ++o) {
-      if (result_bytes_[o] != bytes ||
+      if (results_[o].bytes != bytes ||
           !may_overwrite(step_.primitive, kernel_, step_.params, o, out_types_[o].dtype(), i,
                          step_.in_types[i].dtype()))
         continue;
-      reusable_[o] |= 1u << i;
+      results_[o].reusable |= 1u << i;
       any_reusable_ = true;
     }
   }
@@ -165,20 +159,17 @@ class LeaderLaunch {
       MemorySpace& space = *step_.mesh.local(leaders[k]).space;
       const std::size_t first = k;
       while (k < leaders.size() && step_.mesh.local(leaders[k]).space == &space) ++k;
-      for (std::size_t o = 0; o < results_.size(); ++o) {
+      for (const Result& result : results_) {
         BufferChain chain;
-        space.take_cached(result_bytes_[o], static_cast<std::uint32_t>(k - first), chain, thread_);
+        space.take_cached(result.bytes, static_cast<std::uint32_t>(k - first), chain, thread_);
         for (std::size_t l = first; l < k; ++l) {
           BufferRef buffer = chain.next();
           if (!buffer) break;
-          result_tables_[o][leaders[l]].buffer = std::move(buffer);
+          result.table[leaders[l]].buffer = std::move(buffer);
         }
       }
     }
   }
-
-  std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
-  std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
   // Runs the calls by Kernel::each, for kMost devices at a time, and stops at the first group of
   // devices of which a pending task may use a block. Returns the leaders whose calls have not been
@@ -219,9 +210,9 @@ class LeaderLaunch {
     }
     DeviceAddresses* to = bound;
     for (const std::uint32_t position : leaders) {
-      Block& block = result_tables_[0][position];
+      Block& block = results_[0].table[position];
       if (!block.buffer) [[unlikely]]
-        block.buffer = step_.mesh.local(position).space->allocate(result_bytes_[0],
+        block.buffer = step_.mesh.local(position).space->allocate(results_[0].bytes,
                                                                   MemorySpace::For::tasks, thread_);
       events |= reinterpret_cast<std::uintptr_t>(block.buffer->def().record()) |
                 block.buffer->uses().size();
@@ -245,13 +236,14 @@ class LeaderLaunch {
       in[i] = block.data();
       pending |= block.buffer->def().record() != nullptr;
     }
-    const std::span<Block* const> results = result_tables_.span();
+    const std::span<const Result> results = results_.span();
+    void** const out = out_.data();
     for (std::size_t o = 0; o < results.size(); ++o) {
-      Block& block = results[o][position];
+      Block& block = results[o].table[position];
       if (!block.buffer) [[unlikely]]
-        block.buffer = space.allocate(result_bytes_[o], MemorySpace::For::tasks, thread_);
+        block.buffer = space.allocate(results[o].bytes, MemorySpace::For::tasks, thread_);
       pending |= !block.buffer->untouched();
-      results_[o] = block.data();
+      out[o] = block.data();
     }
     if (kernel_.scratch && !kernel_.parts) pending |= add_scratch(space);
     return pending;
@@ -260,39 +252,51 @@ class LeaderLaunch {
   // Gives each result the memory of an operand that the result may overwrite, if there is one.
   void take_operands(std::uint32_t position) {
     taken_ = 0;
-    for (std::size_t o = 0; o < results_.size(); ++o) {
-      reused_[o] = -1;
-      for (std::uint32_t left = reusable_[o] & ~taken_; left != 0; left &= left - 1) {
+    for (Result& result : results_) {
+      result.reused = -1;
+      for (std::uint32_t left = result.reusable & ~taken_; left != 0; left &= left - 1) {
         const auto i = static_cast<std::size_t>(std::countr_zero(left));
         if (!is_reusable(*stored_of(step_.in[i]), position)) continue;
-        reused_[o] = static_cast<int>(i);
+        result.reused = static_cast<int>(i);
         taken_ |= 1u << i;
-        result_tables_[o][position] = tables_[i][position];
+        result.table[position] = tables_[i][position];
         break;
       }
     }
-    term_ = kernel_.adds && taken_ != 0 ? find_term(position, 1 - reused_[0]) : -1;
+    term_ = kernel_.adds && taken_ != 0 ? find_term(position, 1 - results_[0].reused) : -1;
   }
 
   // Undoes take_operands() for a kernel of one result.
   void give_operand_back(std::uint32_t position) {
-    Block& result = result_tables_[0][position];
+    Block& result = results_[0].table[position];
     for (const Block* table : tables_.span())
       if (table != nullptr && result.buffer == table[position].buffer) result = Block();
   }
 
-  // Sets reads() and writes(), which only a call that is queued or has failed needs.
-  void find_buffers() {
-    const std::uint32_t position = call_.position;
-    n_reads_ = n_writes_ = 0;
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      if (tables_[i] != nullptr && !(i < 32 && (taken_ >> i & 1u)))
-        reads_[n_reads_++] = tables_[i][position].buffer.get();
+  // The buffers of the call, which only one that is queued or has failed needs.
+  class Buffers {
+   public:
+    explicit Buffers(const LeaderLaunch& launch)
+        : reads_(launch.tables_.size()), writes_(launch.results_.size() + 1) {
+      const std::uint32_t position = launch.call_.position;
+      for (std::size_t i = 0; i < launch.tables_.size(); ++i) {
+        if (launch.tables_[i] != nullptr && !(i < 32 && (launch.taken_ >> i & 1u)))
+          add_read(launch.tables_[i][position].buffer.get());
+      }
+      for (const Result& result : launch.results_.span())
+        writes_[n_writes_++] = result.table[position].buffer.get();
+      if (launch.scratch_) writes_[n_writes_++] = launch.scratch_.get();
     }
-    for (const Block* table : result_tables_.span())
-      writes_[n_writes_++] = table[position].buffer.get();
-    if (scratch_) writes_[n_writes_++] = scratch_.get();
-  }
+    // For the operands whose memory a result has taken: other ones are there already.
+    void add_read(Buffer* buffer) { reads_[n_reads_++] = buffer; }
+    std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
+    std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
+
+   private:
+    InlineVector<Buffer*, 4> reads_;
+    InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
+    std::size_t n_reads_ = 0, n_writes_ = 0;
+  };
 
   // Runs the call, which nothing precedes, on this thread, if the stream lets it.
   [[gnu::always_inline]] bool run_now(Stream& stream) {
@@ -300,8 +304,9 @@ class LeaderLaunch {
         !stream.overtakes(cost_ns_, thread_))
       return false;
     if (plain_) [[likely]] {
-      failure_ = run_as_task(name_, thread_, [this] { kernel_.run(call_); });
-      if (failure_ == nullptr) return true;
+      std::exception_ptr failure = run_as_task(name_, thread_, [this] { kernel_.run(call_); });
+      if (failure == nullptr) return true;
+      failure_ = std::move(failure);
     }
     run_task(stream);
     return true;
@@ -312,19 +317,19 @@ class LeaderLaunch {
   [[gnu::noinline]] void run_task(Stream& stream) {
     Task task = task_here();
     if (failure_ != nullptr) task.run = throw_failure;
-    find_buffers();
-    finish(stream.run_at_once(task, thread_), reads(), writes());
+    const Buffers buffers(*this);
+    finish(stream.run_at_once(task, thread_), buffers);
   }
 
   // Puts the call after the pending tasks of its buffers.
   [[gnu::noinline]] void run_after(const LocalDevice& device, Stream& stream) {
-    find_buffers();
+    Buffers buffers(*this);
     Waits waits;
-    detail::collect_waits(reads(), writes(), waits);
+    detail::collect_waits(buffers.reads(), buffers.writes(), waits);
     if (waits.empty() && run_now(stream)) return;
     if (stream.calls_at_enqueue(thread_))
-      return finish(stream.enqueue(task_here(), waits), reads(), writes());
-    enqueue(device, stream, waits);
+      return finish(stream.enqueue(task_here(), waits), buffers);
+    enqueue(device, stream, buffers, waits);
   }
 
   // Allocates the scratch of a kernel that is never split. True if a task on it may be pending.
@@ -336,7 +341,8 @@ class LeaderLaunch {
   }
 
   // Enqueues the call as a task that outlives this object.
-  void enqueue(const LocalDevice& device, Stream& stream, std::span<const Event> waits) {
+  void enqueue(const LocalDevice& device, Stream& stream, Buffers& buffers,
+               std::span<const Event> waits) {
     Task task = task_here();
     // With at least as many leaders as workers each call is one part: the devices already run in
     // parallel.
@@ -355,13 +361,13 @@ class LeaderLaunch {
         Buffer* const shared[] = {scratch.get()};
         // The parts still read the operands that `finish` overwrites.
         for (std::size_t o = 0; taken_ != 0 && o < results_.size(); ++o)
-          if (reused_[o] >= 0) reads_[n_reads_++] = writes_[o];
+          if (results_[o].reused >= 0) buffers.add_read(buffers.writes()[o]);
         task.args = own(kernel_.run, scratch->data());
-        enqueue_after(stream, task, reads(), shared);
+        enqueue_after(stream, task, buffers.reads(), shared);
         task.parts = 1;
         task.cost_ns = 0;
         task.args = own(kernel_.finish, scratch->data());
-        enqueue_after(stream, task, shared, writes());
+        enqueue_after(stream, task, shared, buffers.writes());
         return;
       }
     }
@@ -372,13 +378,13 @@ class LeaderLaunch {
     task.args = owned;
     if (accumulates) {
       owned->accumulate = kernel_.accumulate;
-      task.makes = results_[0];
+      task.makes = out_[0];
     }
     if (term_ >= 0) {
       task.takes = in_[static_cast<std::size_t>(term_)];
       task.join = OwnedCall::join;
     }
-    finish(stream.enqueue(task, waits), reads(), writes());
+    finish(stream.enqueue(task, waits), buffers);
   }
 
   static const Kernel& kernel_of(const Step& step, DeviceKind kind) {
@@ -392,9 +398,8 @@ class LeaderLaunch {
     return kernel;
   }
 
-  static void finish(const Event& event, std::span<Buffer* const> reads,
-                     std::span<Buffer* const> writes) {
-    if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+  static void finish(const Event& event, const Buffers& buffers) {
+    if (event.record() != nullptr) detail::note_launch(event, buffers.reads(), buffers.writes());
   }
 
   static void enqueue_after(Stream& stream, const Task& task, std::span<Buffer* const> reads,
@@ -406,7 +411,8 @@ class LeaderLaunch {
       task.drop(task.args);  // enqueue() would have dropped them
       throw;
     }
-    finish(stream.enqueue(task, waits), reads, writes);
+    const Event event = stream.enqueue(task, waits);
+    if (event.record() != nullptr) detail::note_launch(event, reads, writes);
   }
 
   // Whether a result may take the buffer of a donated operand. Only the entries of this cohort in
@@ -467,20 +473,19 @@ class LeaderLaunch {
   // Bit i: the caller gave up operand i, a stored value. Set only for primitives that work in
   // place, and with one result only for operands of as many bytes as the result.
   std::uint32_t donated_ = 0;
-  // For the current leader.
-  InlineVector<const void*, 4> in_;
+  InlineVector<const void*, 4> in_;       // for the current leader
   InlineVector<const Block*, 4> tables_;  // of the operands; null for literals
-  InlineVector<void*, 2> results_;
-  InlineVector<Block*, 2> result_tables_;
-  InlineVector<std::int64_t, 2> result_bytes_;
-  InlineVector<std::uint32_t, 2> reusable_;  // the donated operands that the result may overwrite
+  InlineVector<void*, 2> out_;            // for the current leader
+  struct Result {
+    Block* table;
+    std::int64_t bytes;
+    std::uint32_t reusable;  // the donated operands that the result may overwrite
+    // The operand whose memory the current leader's result has, or -1; set where taken_ is not 0.
+    int reused;
+  };
+  InlineVector<Result, 2> results_;
   bool any_reusable_ = false;
-  InlineVector<int, 2> reused_;  // the operand whose memory the result has, or -1; set where taken_
-                                 // is not 0
-  InlineVector<Buffer*, 4> reads_;
-  InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
-  std::size_t n_reads_ = 0, n_writes_ = 0;
-  BufferRef scratch_;
+  BufferRef scratch_;        // for the current leader, as all that follows
   std::uint32_t taken_ = 0;  // bit i: a result has the memory of operand i
   int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
