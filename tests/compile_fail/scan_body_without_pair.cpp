@@ -2,6 +2,6 @@
 #include <shmap/shmap.h>
 using namespace shmap;
 
-Array call(Array x) {
-  return scan([](Array carry, Array item) { return carry + item; }, ones({}), x).first;
+void call(Array x) {
+  scan([](Array carry, Array item) { return carry + item; }, ones({}), x);
 }
