@@ -81,6 +81,7 @@ void say_what_runs() noexcept {
   }
 }
 
+// While it lives, this process waits for the others to join.
 class Joining {
  public:
   explicit Joining(int rank) noexcept { joining_rank.store(rank); }

@@ -132,8 +132,8 @@ class LeaderLaunch {
   void note_donated(std::size_t i, std::int64_t bytes) {
     const Node& node = *node_of(step_.in[i]);
     if (node.refs.load(std::memory_order_acquire) != 1 || node.kind != NodeKind::stored) return;
-    // Blocks that other values have too, as those of a sharded array that a body reads. Where the
-    // first one is so, the others usually are, and none is looked at again.
+    // The operands of an eager operation on a sharded array name the array's own blocks, which must
+    // not be overwritten. The first block decides for all, so that no other one is looked at.
     const Leaders leaders = cohorts_.leaders;
     if (leaders.empty() || !owned_alone(*stored_of(step_.in[i]), leaders.front())) return;
     donated_ |= 1u << i;

@@ -180,10 +180,7 @@ void run_groups_of(const ChainOp* ops, int count, Source<T> in, Sink& to, std::i
 template <class T, bool keeps, Lanes lanes = Lanes::in_order, class Sink>
 void run_groups(const ChainOp* ops, int count, Source<T> in, Sink& to, std::int64_t begin,
                 std::int64_t end) {
-  const auto is_heavy = [](const ChainOp& op) {
-    return std::is_same_v<T, float> ? op.code == ChainCode::exp : op.code >= ChainCode::quotient;
-  };
-  if (std::any_of(ops, ops + count, is_heavy))
+  if (std::any_of(ops, ops + count, [](const ChainOp& op) { return is_heavy(op.code); }))
     return run_groups_of<T, keeps, true, lanes>(ops, count, in, to, begin, end);
   run_groups_of<T, keeps, false, lanes>(ops, count, in, to, begin, end);
 }

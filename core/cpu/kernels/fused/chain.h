@@ -45,6 +45,11 @@ constexpr bool ends_chain(ChainCode code) {
   return code == ChainCode::narrow || code == ChainCode::narrow_i8 || code == ChainCode::narrow_u8;
 }
 
+// Whether the operation has constants of its own that the compiler keeps in registers.
+constexpr bool is_heavy(ChainCode code) {
+  return code == ChainCode::exp || code == ChainCode::quotient || code == ChainCode::rem;
+}
+
 // The order of an operation's operands: `value` is what the chain passes on, `other` an operand.
 enum class ChainForm : std::uint8_t {
   vector,        // value op other[i]
