@@ -1,3 +1,6 @@
+#include <optional>
+
+#include "core/transforms/autodiff/partial_eval.h"
 #include "core/transforms/autodiff/rule_call.h"
 
 namespace shmap {
@@ -29,6 +32,8 @@ RuleResult CustomJvp::differentiate(const RuleCode& rule, const RuleCall& call) 
   FlatTree result;
   {
     UserCodeScope user;
+    std::optional<PartialEvaluation> partial;
+    if (call.linear) partial.emplace(*call.linear);
     rule.call(rule.object.get(), leaves, result, call.like);
   }
   const detail::TreeNode &y_node = result.node.children[0], &dot_node = result.node.children[1];

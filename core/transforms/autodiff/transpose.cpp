@@ -1,6 +1,7 @@
 #include "core/transforms/autodiff/transpose.h"
 
 #include "core/base/inline_vector.h"
+#include "core/transforms/autodiff/partial_eval.h"
 #include "core/transforms/lowering/called_program.h"
 
 namespace shmap {
@@ -16,9 +17,17 @@ namespace {
                   at_line(eqn.source));
 }
 
+std::vector<bool> without_value(std::span<const Array> args) {
+  std::vector<bool> mask;
+  for (const Array& x : args) mask.push_back(!x.node());
+  return mask;
+}
+
 class Backward {
  public:
-  Backward(const Jaxpr& jaxpr, std::vector<Array> args) : jaxpr_(jaxpr) {
+  Backward(const Jaxpr& whole, std::vector<Array> args)
+      : split_(split_equations(whole, without_value(args))), jaxpr_(*split_) {
+    const Jaxpr& jaxpr = jaxpr_;
     for (std::size_t i = 0; i < args.size(); ++i)
       if (args[i].node()) known_.emplace(jaxpr.binders[i].get(), std::move(args[i]));
     // Splits the equations: those that depend on a linear binder are transposed, the others are
@@ -121,6 +130,7 @@ class Backward {
                 to_string(given) + at_line(eqn.source));
   }
 
+  const JaxprRef split_;
   const Jaxpr& jaxpr_;
   VarMap<Array> known_, cotangents_;
   VarMap<bool> linear_;

@@ -4,6 +4,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derived.h"
+#include "core/transforms/autodiff/partial_eval.h"
 #include "core/transforms/autodiff/transpose.h"
 #include "core/transforms/control_flow/derivatives.h"
 #include "core/transforms/control_flow/staged_flow.h"
@@ -70,16 +71,9 @@ void find_linear_carries(const ScanLoopParams& p, std::size_t first, std::size_t
                          Flags& linear) {
   for (bool grew = true; grew;) {
     grew = false;
-    VarMap<bool> vars;
-    for (std::size_t i = 0; i < linear.size(); ++i)
-      if (linear[i]) vars.emplace(p.jaxpr->binders[i].get(), true);
-    const auto depends = [&](const Atom& a) { return !a.is_literal() && vars.count(a.var()); };
-    for (const Eqn& e : p.jaxpr->eqns) {
-      if (!std::any_of(e.in.begin(), e.in.end(), depends)) continue;
-      for (const VarRef& v : e.out) vars.emplace(v.get(), true);
-    }
+    const Flags depends = dependent_results(*p.jaxpr, linear);
     for (std::size_t k = 0; k < carry; ++k) {
-      if (linear[first + k] || !depends(p.jaxpr->outs[k])) continue;
+      if (linear[first + k] || !depends[k]) continue;
       linear[first + k] = grew = true;
     }
   }

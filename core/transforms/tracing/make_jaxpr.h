@@ -68,6 +68,13 @@ class JaxprTrace final : public Trace {
     return options_.outer && (options_.outer->id() == trace || options_.outer->reads(trace));
   }
 
+  // A function that process calls for an operation some of whose operands are values of this
+  // program (is_staged). It may set the results, and then returns true; otherwise the operation
+  // becomes an equation. Null: there is no such function. Returns the one before.
+  using TakeApart = bool (*)(JaxprTrace& trace, const Primitive& primitive, std::span<Array> in,
+                             const Params& params, std::span<Array> out, SourceLine source);
+  TakeApart set_take_apart(TakeApart f) { return std::exchange(take_apart_, f); }
+
   // The equations staged so far.
   std::span<const Eqn> equations() const { return eqns_; }
   // StagingOptions::below.
@@ -93,6 +100,7 @@ class JaxprTrace final : public Trace {
 
   const detail::AxisEnv* env_;
   StagingOptions options_;
+  TakeApart take_apart_ = nullptr;
   std::vector<VarRef> arguments_;
   std::vector<Eqn> eqns_;
   struct Constant {

@@ -273,6 +273,71 @@ TEST(CustomJvp, ItsRuleMayDifferentiatePrograms) {
   expect_that_a_rule_may_differentiate("custom_jvp", [=](Array x) { return wrong_jvp()(x); });
 }
 
+// A rule that calls a program of primals and tangents together: of the program's results, those
+// that depend on the primals alone are values, also in programs inside of it.
+template <class Rule>
+void expect_that_a_rule_may_be(const char* what, Rule rule_of) {
+  SCOPED_TRACE(what);
+  const auto inner = jit([](Array x) { return x * x * x; });
+  const auto f = [=](Array x) { return x * inner(x); };
+  const auto both = [=](Array x, Array t) { return jvp(f, std::tuple{x}, std::tuple{t}); };
+  const auto ruled = custom_jvp(f, [=](A1 primals, A1 tangents) {
+    return rule_of(both)(std::get<0>(primals), std::get<0>(tangents));
+  });
+  const Array x = vec({0.5f, -2.f});
+  const auto loss = [](auto g) { return [g](Array y) { return sum(g(y)); }; };
+  const Floats wanted = values(grad(loss(f))(x));
+  EXPECT_EQ(values(grad(loss(ruled))(x)), wanted);
+  EXPECT_EQ(values(jit(grad(loss(ruled)))(x)), wanted);
+  EXPECT_EQ(values(grad(loss(vmap(ruled)))(x)), wanted);
+  EXPECT_EQ(values(vmap(grad(ruled))(x)), wanted);
+  EXPECT_EQ(values(hessian(loss(ruled))(x)), values(hessian(loss(f))(x)));
+}
+
+TEST(CustomJvp, ItsRuleMayBeAProgram) {
+  expect_that_a_rule_may_be("jit", [](auto both) { return jit(both); });
+  expect_that_a_rule_may_be("checkpoint", [](auto both) { return checkpoint(both); });
+  expect_that_a_rule_may_be("scan", [](auto both) {
+    return [=](Array x, Array t) {
+      const auto trip = [=](std::pair<Array, Array> carry, none_t) {
+        return std::pair{both(carry.first, carry.second), carry.first};
+      };
+      return scan(trip, std::pair{x, t}, none, {.length = 1}).first;
+    };
+  });
+  expect_that_a_rule_may_be("cond", [](auto both) {
+    return [=](Array x, Array t) {
+      return cond(
+          sum(x) < 9.f, both,
+          [](Array y, Array s) {
+            return std::pair{y, s};
+          },
+          x, t);
+    };
+  });
+  // A product of the value and the tangent, both results of one call.
+  expect_that_a_rule_may_be("products", [](auto both) {
+    return [=](Array x, Array t) {
+      const auto [y, y_dot] = jit(both)(x, t);
+      return std::pair{y, y * y_dot / both(x, t).first};
+    };
+  });
+}
+
+TEST(LinearTranspose, MapsThatComputeKnownValuesInsidePrograms) {
+  const Array x = vec({0.5f, -2.f});
+  const auto map = [x](Array t) {
+    const auto both = jit([](Array y, Array s) { return std::pair{y * y, y * s}; });
+    const auto outer = jit([both](Array y, Array s) {
+      const auto [square, product] = both(y, s);
+      return square * product;
+    });
+    return outer(x, t);
+  };
+  const auto [t_bar] = linear_transpose(map, x)(vec({1.f, 3.f}));
+  EXPECT_EQ(values(t_bar), (Floats{0.125f, -24.f}));
+}
+
 // The linear map of a loop that only ends when a device says so has no transpose, but it exists.
 TEST(CustomJvp, ItsRuleMayDifferentiateAWhileLoop) {
   const auto f = [](Array x) {

@@ -1,0 +1,39 @@
+// Partial evaluation (jax.interpreters.partial_eval): of an equation with a program inside that
+// gets primals and tangents together, the results that depend on primals alone can be computed
+// without the tangents. Such equations come from rules of custom_jvp that call a program (jit,
+// scan, cond, shard_map) of both, for one by differentiating under vmap a function that has a
+// program inside. What both parts of the equation need is computed in both. A program with effects
+// stays whole.
+#pragma once
+#include <vector>
+
+#include "core/transforms/tracing/make_jaxpr.h"
+
+namespace shmap {
+
+// Which results depend on the arguments in `linear`, through programs inside of equations too.
+std::vector<bool> dependent_results(const Jaxpr& jaxpr, const std::vector<bool>& linear);
+
+// The program with each equation in two, of which some results depend on the arguments in `linear`
+// and others do not: one equation for these and one for those. The same program where there is no
+// such equation.
+JaxprRef split_equations(const Jaxpr& jaxpr, const std::vector<bool>& linear);
+
+// Alive while a rule of custom_jvp runs with tangents that are variables of the linear program. Of
+// an operation of the rule, results that depend on primals alone are computed below the linear
+// program, as the primals are, and only the rest of the operation becomes an equation. An exception
+// ends the scope too.
+class PartialEvaluation {
+ public:
+  explicit PartialEvaluation(JaxprTrace& linear);
+  PartialEvaluation(JaxprTrace& linear, JaxprTrace::TakeApart f);
+  ~PartialEvaluation();
+  PartialEvaluation(const PartialEvaluation&) = delete;
+  PartialEvaluation& operator=(const PartialEvaluation&) = delete;
+
+ private:
+  JaxprTrace& linear_;
+  JaxprTrace::TakeApart before_;
+};
+
+}  // namespace shmap
