@@ -1,0 +1,145 @@
+// The work for one more device is the same whether there are 8 devices or 512: for operations, for
+// collectives, for transfers, for replays, in bodies and outside of them. Nothing is timed.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "shmap/shmap.h"
+#include "tests/support/child_process.h"
+#include "tests/support/counted_blocks.h"
+
+namespace shmap::test {
+namespace {
+
+// The calls whose work is counted, over all devices of the process.
+class Calls {
+ public:
+  using Call = std::function<void()>;
+  using Body = std::function<Array(Array)>;
+
+  std::map<std::string, Call> all() const {
+    std::map<std::string, Call> calls;
+    const auto keep = [this](auto f) { return [this, f] { f().block_until_ready(); }; };
+    calls["eager addition"] = keep([this] { return x_ + y_; });
+    calls["eager addition in place"] = keep([this] { return exp(-x_) * 2.f; });
+    calls["eager sum"] = keep([this] { return sum(x_); });
+    calls["eager product"] = keep([this] { return matmul(x_, y_); });
+    calls["eager slice"] = keep([this] { return slice(grid_, {0, 1}, {n_, 3}); });
+    calls["eager transpose"] = keep([this] { return transpose(grid_); });
+    calls["eager addition of a literal"] = keep([this] { return x_ + 1.f; });
+    calls["eager broadcast of a replicated array"] = keep([this] { return x_ * whole_; });
+    calls["device_put of a vector"] =
+        keep([this] { return device_put(array<float>(values_, {n_}), split()); });
+    calls["device_put, replicated"] =
+        keep([this] { return device_put(array<float>(values_, {n_}), NamedSharding(mesh_, P())); });
+    calls["device_put of a split array to one device"] =
+        keep([this] { return device_put(x_, devices().front()); });
+    calls["device_put of a split array, replicated"] =
+        keep([this] { return device_put(x_, NamedSharding(mesh_, P())); });
+    calls["to_vector"] = [this] { x_.to_vector<float>(); };
+    calls["to_vector, replicated"] = [this] { whole_.to_vector<float>(); };
+    calls["item"] = [this] { sum_.item<float>(); };
+    calls["addressable_shards"] = [this] { x_.addressable_shards(); };
+    const auto add_body = [&](const std::string& name, const Body& body, const PartitionSpec& out) {
+      const auto f = shard_map(body, mesh_, P("i"), out);
+      calls[name] = keep([this, f] { return f(x_); });
+      calls[name + ", replayed"] = keep([this, replayed = jit(f)] { return replayed(x_); });
+    };
+    add_body("ten operations", ten_operations, P("i"));
+    add_body(
+        "psum", [](Array a) { return psum(a, "i"); }, P());
+    add_body(
+        "pmax", [](Array a) { return pmax(a, "i"); }, P());
+    add_body(
+        "all_gather", [](Array a) { return all_gather(a, "i", {.tiled = true}); }, P("i"));
+    add_body(
+        "ppermute", [ring = ring()](Array a) { return ppermute(a, "i", ring); }, P("i"));
+    add_body(
+        "axis_index", [](Array a) { return a + astype(axis_index("i"), f32); }, P("i"));
+    return calls;
+  }
+
+ private:
+  static Array ten_operations(Array a) {
+    for (int k = 0; k < 5; ++k) a = sin(a) + 1.f;
+    return a;
+  }
+  std::vector<std::pair<int, int>> ring() const {
+    std::vector<std::pair<int, int>> pairs;
+    for (int k = 0; k < count_; ++k) pairs.emplace_back(k, (k + 1) % count_);
+    return pairs;
+  }
+
+  int count_ = static_cast<int>(devices().size());
+  std::size_t n_ = static_cast<std::size_t>(count_) * 4;
+  Mesh mesh_ = make_mesh({count_}, {"i"});
+  NamedSharding split() const { return NamedSharding(mesh_, P("i")); }
+  std::vector<float> values_ = std::vector<float>(n_, 1.f);
+  Array x_ = device_put(array<float>(values_, {n_}), split());
+  Array y_ = device_put(array<float>(values_, {n_}), split());
+  Array grid_ = device_put(zeros({n_, 4}), split());
+  Array whole_ = device_put(ones({1}), NamedSharding(mesh_, P()));
+  Array sum_ = sum(x_);
+};
+
+// The blocks of each call on so many devices, after calls that compile, capture and fill caches.
+std::map<std::string, std::int64_t> work_on(const std::string& devices) {
+  const ChildResult child =
+      in_child({{"SHMAP_DEVICES", devices}, {"SHMAP_EXECUTOR", "inline"}}, [] {
+        const Calls calls;
+        for (const auto& [name, call] : calls.all()) {
+          for (int k = 0; k < 4; ++k) call();
+          const std::int64_t before = counted_blocks();
+          call();
+          std::printf("%lld %s\n", static_cast<long long>(counted_blocks() - before), name.c_str());
+        }
+      });
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  std::map<std::string, std::int64_t> work;
+  std::istringstream lines(child.output);
+  std::int64_t blocks = 0;
+  for (std::string name; lines >> blocks && std::getline(lines >> std::ws, name);)
+    work[name] = blocks;
+  return work;
+}
+
+// `devices`: SHMAP_DEVICES for so many. What a call does once is in none of the differences.
+// `reads_all`: the calls in which each device reads the blocks of all others.
+void expect_linear(const std::function<std::string(int)>& devices,
+                   const std::set<std::string>& reads_all = {}) {
+  const auto few = work_on(devices(8)), some = work_on(devices(64)), many = work_on(devices(512));
+  ASSERT_FALSE(few.empty());
+  for (const auto& [name, blocks] : few) {
+    const double first = static_cast<double>(some.at(name) - blocks) / (64 - 8);
+    const double then = static_cast<double>(many.at(name) - some.at(name)) / (512 - 64);
+    SCOPED_TRACE(name + ": " + std::to_string(blocks) + " basic blocks on 8 devices, " +
+                 std::to_string(some.at(name)) + " on 64, " + std::to_string(many.at(name)) +
+                 " on 512");
+    if (reads_all.contains(name)) {
+      EXPECT_GT(then, 3 * first) << "it no longer reads all blocks: expect it to be linear";
+    } else {  // (a search in a tree of all blocks takes 1.5 times as long among 512 as among 64)
+      EXPECT_LE(then, 1.4 * first + 1);
+    }
+  }
+}
+
+TEST(DeviceGrowth, OneMemorySpace) {
+  expect_linear([](int n) { return "cpu:" + std::to_string(n); });
+}
+TEST(DeviceGrowth, TwoMemorySpaces) {
+  expect_linear([](int n) { return "cpu:" + std::to_string(n) + "/2"; });
+}
+TEST(DeviceGrowth, AMemorySpaceEach) {
+  expect_linear([](int n) { return "cpu:" + std::to_string(n) + "/" + std::to_string(n); },
+                {"all_gather", "all_gather, replayed", "device_put of a split array, replicated",
+                 "psum", "pmax", "eager sum", "eager product"});
+}
+
+}  // namespace
+}  // namespace shmap::test
