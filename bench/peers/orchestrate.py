@@ -27,6 +27,7 @@ import time
 from goals import (DEVICE_COUNTS, FIRST_RESULT, FIRST_RESULT_US, LAYER_GRAD_MEMORY, LAYER_MEMORY,
                    QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from gpu_goals import gpu_comparisons
+import history
 from stats import summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -570,6 +571,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="5 rounds of 30 ms: no verdicts")
     parser.add_argument("--json", help="write every sample to this file, after every row")
     parser.add_argument("--markdown", help="write the table as Markdown to this file, likewise")
+    parser.add_argument("--history", default=str(history.DEFAULT), help="the file of earlier figures, "
+                        "by kind of machine, or none")
     parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
     parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
     options = parser.parse_args()
@@ -636,6 +639,8 @@ def main():
 
     print(text_table(judged))
     print("; ".join(f"{k}: {v}" for k, v in about().items()))
+    if options.history != "none" and not options.gpu:
+        print(history.compare(options.history, about(), judged))
     wrong = any("#wrong" in line.get("note", "") for line in judged)
     return 1 if wrong else 0
 

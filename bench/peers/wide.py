@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 
+import history
 from orchestrate import HERE, Failure, Program, machine, number
 from stats import PAIRS_FOR_A_VERDICT, interval, summary
 
@@ -292,6 +293,8 @@ def main():
     kept.add_argument("--resume", action="store_true", help="keep the rows of the JSON file")
     kept.add_argument("--again", action="store_true",
                       help="measure the chosen rows anew, and keep the others of the JSON file")
+    parser.add_argument("--history", default=str(history.DEFAULT), help="the file of earlier figures, "
+                        "by kind of machine, or none")
     parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
     parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
     options = parser.parse_args()
@@ -299,7 +302,7 @@ def main():
         options.rounds, options.ms = min(options.rounds, 5), min(options.ms, 8)
     options.settle = 0.015
     fleet = fleet_of(options)
-    lines = []
+    lines, measured = [], []
     if (options.resume or options.again) and options.json and pathlib.Path(options.json).exists():
         lines = json.loads(pathlib.Path(options.json).read_text())["lines"]
     about = {**machine(), "rounds": options.rounds, "milliseconds": options.ms,
@@ -324,6 +327,7 @@ def main():
             if name in known:
                 continue
             line = {**measure(name, fleet, options), "date": about["date"]}
+            measured.append(line)
             lines = sorted([other for other in lines if other["row"] != name] + [line],
                            key=lambda other: order.get(other["row"], len(order)))
             about["versions"] = {p.name: p.versions for p in fleet.values() if p.versions}
@@ -333,6 +337,9 @@ def main():
         for program in fleet.values():
             program.stop()
     print(summary_text(lines))
+    if options.history != "none":
+        print(history.compare(options.history, about, [
+            {**line, "row": f"wide {line['row']}", "peer": "the better peer"} for line in measured]))
     return 1 if any("#wrong" in line["note"] for line in lines) else 0
 
 
