@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -379,6 +380,46 @@ TEST(Gemm, RunsOnSeveralThreadsAtOnceWithTheSameBits) {
   }
   for (auto& t : threads) t.join();
   for (const auto& c : got) EXPECT_EQ(0, std::memcmp(c.data(), want.data(), sizeof(float) * m * n));
+}
+
+// How many elements of c part `part` of `parts` writes.
+std::int64_t elements_of_part(Gemm g, int part, int parts, std::vector<float>& c) {
+  std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
+  g.c = c.data();
+  gemm_part(g, part, parts);
+  return std::count_if(c.begin(), c.end(), [](float x) { return !std::isnan(x); });
+}
+
+TEST(Gemm, PartsHaveAboutTheSameSize) {
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{100, 100, 100},
+                                {300, 300, 20},
+                                {500, 700, 64},
+                                {333, 257, 30},
+                                {1001, 999, 10},
+                                {8, 400, 100},
+                                {60, 200, 20}}) {
+    const std::vector<float> a(static_cast<std::size_t>(m * k), 1.f);
+    const std::vector<float> b(static_cast<std::size_t>(k * n), 1.f);
+    std::vector<float> c(static_cast<std::size_t>(m * n));
+    for (int flags = 0; flags < 4; ++flags) {
+      Gemm g;
+      g.m = m, g.n = n, g.k = k;
+      g.trans_a = (flags & 1) != 0, g.trans_b = (flags & 2) != 0;
+      g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
+      g.a = a.data(), g.b = b.data();
+      for (const int parts : {2, 4}) {
+        std::int64_t all = 0, largest = 0;
+        for (int part = 0; part < parts; ++part) {
+          const std::int64_t here = elements_of_part(g, part, parts, c);
+          all += here;
+          largest = std::max(largest, here);
+        }
+        EXPECT_EQ(all, m * n);
+        EXPECT_LE(static_cast<double>(largest * parts), 1.125 * static_cast<double>(m * n))
+            << m << "x" << n << "x" << k << " in " << parts << " parts, flags " << flags;
+      }
+    }
+  }
 }
 
 // `given` + a · b has the same bits by an addition after the product and by accumulation.
