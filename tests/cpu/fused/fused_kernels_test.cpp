@@ -371,6 +371,32 @@ TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
   }
 }
 
+// Rounding to bf16 and narrowing at the end of a chain, which some processors do by one
+// instruction: values of every exponent, subnormal ones too, ties, infinities and NaNs.
+TEST(FusedKernels, ChainsRoundToBf16AsConversionsDo) {
+  if (!cpu::chain_kernel(f32)) GTEST_SKIP() << "this build or CPU has no kernel for chains";
+  const cpu::ChainOp ops[] = {{cpu::ChainCode::to_bf16, cpu::ChainForm::self, nullptr},
+                              {cpu::ChainCode::narrow, cpu::ChainForm::self, nullptr}};
+  std::vector<float> x;
+  for (std::uint32_t upper = 0; upper < 65536; ++upper)
+    for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu})
+      x.push_back(std::bit_cast<float>(upper << 16 | lower));
+  const auto check_all = [&](std::int64_t n) {
+    std::vector<std::uint16_t> got(static_cast<std::size_t>(n));
+    cpu::chain_kernel(f32)(ops, 2, x.data(), got.data(), false, n);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], std::bit_cast<std::uint16_t>(bfloat16(x[i])))
+          << std::hex << std::bit_cast<std::uint32_t>(x[i]) << " of " << n << " elements";
+    }
+  };
+  const auto all = static_cast<std::int64_t>(x.size());
+  check_all(all);  // groups of one exponent or two
+  std::mt19937 rng(5);
+  std::shuffle(x.begin(), x.end(), rng);
+  for (const std::int64_t n : {all, all - 1, all - 77}) check_all(n);
+  for (std::int64_t n = 1; n < 300; ++n) check_all(n);
+}
+
 // Sums of f32 that are rounded to bf16. Operands of f32 may have NaNs which, rounded as numbers,
 // would become a zero or an infinity; operands of bf16 may have NaNs that are not quiet.
 TEST(FusedKernels, NansOfAllBitsAreRoundedToNans) {

@@ -57,10 +57,30 @@ struct Stores {
     if (around || out.narrows == ChainCode::none) {
       put(a0, 0), put(a1, 1), put(a2, 2), put(a3, 3);
       put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
-    } else {
-      narrow(a0, 0), narrow(a1, 1), narrow(a2, 2), narrow(a3, 3);
-      narrow(a4, 4), narrow(a5, 5), narrow(a6, 6), narrow(a7, 7);
+      return;
     }
+    if constexpr (std::is_same_v<T, float>) {
+      const auto halves = [&](hn::Vec<Halves> a, std::int64_t k) HWY_ATTR {
+        hn::StoreU(a, Halves{}, static_cast<std::uint16_t*>(out.at) + i + 2 * k * kStep);
+      };
+      const bool rounds = out.narrows == ChainCode::to_bf16;
+      if (rounds && !any_subnormal(a0, a1, a2, a3, a4, a5, a6, a7)) {
+        halves(nearest_halves(a0, a1), 0), halves(nearest_halves(a2, a3), 1);
+        halves(nearest_halves(a4, a5), 2), halves(nearest_halves(a6, a7), 3);
+        return;
+      }
+      if (rounds) {
+        a0 = to_bf16(a0), a1 = to_bf16(a1), a2 = to_bf16(a2), a3 = to_bf16(a3);
+        a4 = to_bf16(a4), a5 = to_bf16(a5), a6 = to_bf16(a6), a7 = to_bf16(a7);
+      }
+      if (rounds || out.narrows == ChainCode::narrow) {
+        halves(upper_halves(a0, a1), 0), halves(upper_halves(a2, a3), 1);
+        halves(upper_halves(a4, a5), 2), halves(upper_halves(a6, a7), 3);
+        return;
+      }
+    }
+    narrow(a0, 0), narrow(a1, 1), narrow(a2, 2), narrow(a3, 3);
+    narrow(a4, 4), narrow(a5, 5), narrow(a6, 6), narrow(a7, 7);
   }
 };
 
@@ -249,13 +269,22 @@ HWY_NOINLINE void run_around(const ChainOp* ops, int count, Source<T> in, T* to,
   if (i < n) run_some<T>(ops, count, in, out, i, n - i);
 }
 
+bool rounds_to_bf16(ChainCode code) {
+  return code == ChainCode::to_bf16 || code == ChainCode::quiet_to_bf16;
+}
+
 template <class T>
 void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
   const Source<T> in{from, count > 0 && ops[0].code == ChainCode::widen};
   const bool narrows = count > 0 && ends_chain(ops[count - 1].code);
-  const Destination<T> out{to, narrows ? ops[count - 1].code : ChainCode::none};
+  Destination<T> out{to, narrows ? ops[count - 1].code : ChainCode::none};
   if (narrows) --count;
   if (in.half) ++ops, --count;
+  if (out.narrows == ChainCode::narrow && count > 0 && rounds_to_bf16(ops[count - 1].code) &&
+      rounds_to_halves()) {
+    out.narrows = ChainCode::to_bf16;
+    --count;
+  }
   if (around && !narrows) return run_around<T>(ops, count, in, static_cast<T*>(to), n);
   const std::int64_t whole = n / kGroup * kGroup;
   if (whole > 0) {

@@ -63,6 +63,49 @@ HWY_INLINE V quiet_to_bf16(V x) {
   return hn::BitCast(D{}, hn::And(hn::Add(f, half), hn::Set(u, 0xffff0000u)));
 }
 
+// The bf16 values of the elements of a, then of those of b, which are rounded to bf16 already.
+using Halves = hn::RepartitionToNarrow<U>;
+HWY_INLINE hn::Vec<Halves> upper_halves(V a, V b) {
+  const Halves d;
+  return hn::ConcatOdd(d, hn::BitCast(d, b), hn::BitCast(d, a));
+}
+
+// Whether nearest_halves() may be called: the processor has an instruction for it.
+HWY_INLINE bool rounds_to_halves() {
+#if HWY_TARGET == HWY_AVX3
+  static const bool does = __builtin_cpu_supports("avx512bf16");
+  return does;
+#else
+  return false;
+#endif
+}
+// Does the same as upper_halves() of the values that to_bf16() gives, if none is subnormal: for the
+// instruction these are zeros. (It is written as assembly since the other operations here must not
+// be compiled for processors that have it.)
+HWY_INLINE hn::Vec<Halves> nearest_halves(V a, V b) {
+#if HWY_TARGET == HWY_AVX3
+  __m512i both;
+  asm("vcvtne2ps2bf16 %[a], %[b], %[both]" : [both] "=v"(both) : [a] "v"(a.raw), [b] "v"(b.raw));
+  return hn::Vec<Halves>{both};
+#else
+  return upper_halves(to_bf16(a), to_bf16(b));
+#endif
+}
+// Whether elements of the eight vectors are subnormal; false where nearest_halves() takes these.
+HWY_INLINE bool any_subnormal(V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7) {
+#if HWY_TARGET == HWY_AVX3
+  constexpr int subnormal = 0x20;
+  const auto of = [](V a, V b) HWY_ATTR {
+    return static_cast<unsigned>(_mm512_fpclass_ps_mask(a.raw, subnormal)) |
+           static_cast<unsigned>(_mm512_fpclass_ps_mask(b.raw, subnormal));
+  };
+  return (of(a0, a1) | of(a2, a3) | of(a4, a5) | of(a6, a7)) != 0;
+#else
+  (void)a0, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7;
+  return false;
+#endif
+}
+
 // Operations of i32 and u32. The shifts of AVX2 and AVX-512 by amounts of 32 and more give what the
 // operations want: 0, or copies of the sign where the shift is arithmetic.
 template <class T>
@@ -152,7 +195,8 @@ struct Source {
     return hn::MaskedLoad(hn::FirstN(d, m), d, static_cast<const T*>(at) + i);
   }
 };
-// Where the elements are stored, and how they are narrowed: `none`, or a code that ends_chain().
+// Where the elements are stored, and how they are narrowed: `none`, a code that ends_chain(), or
+// `to_bf16` where they are rounded to bf16 and narrowed in one step.
 template <class T>
 struct Destination {
   void* at;
@@ -161,6 +205,8 @@ struct Destination {
     if constexpr (std::is_same_v<T, float>) {
       if (narrows == ChainCode::narrow)
         return hn::StoreU(upper_half(x), Half{}, static_cast<std::uint16_t*>(at) + i);
+      if (narrows == ChainCode::to_bf16)
+        return hn::StoreU(upper_half(to_bf16(x)), Half{}, static_cast<std::uint16_t*>(at) + i);
       if (narrows == ChainCode::narrow_i8) return store_short<std::int8_t>(x, i);
       if (narrows == ChainCode::narrow_u8) return store_short<std::uint8_t>(x, i);
     }
@@ -171,7 +217,8 @@ struct Destination {
       return hn::BlendedStore(x, hn::FirstN(Tag<T>{}, m), Tag<T>{}, static_cast<T*>(at) + i);
     alignas(64) std::byte some[sizeof(std::uint16_t) * kStep];
     Destination{some, narrows}.store(x, 0);
-    const std::size_t size = narrows == ChainCode::narrow ? sizeof(std::uint16_t) : 1;
+    const bool to_half = narrows == ChainCode::narrow || narrows == ChainCode::to_bf16;
+    const std::size_t size = to_half ? sizeof(std::uint16_t) : 1;
     std::memcpy(static_cast<std::byte*>(at) + i * static_cast<std::int64_t>(size), some, m * size);
   }
 
