@@ -4,6 +4,7 @@
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
 
@@ -76,6 +77,7 @@ constinit Primitive all_gather_p = [] {
   p.abstract_eval = eval_all_gather;
   p.variance = vary_all_gather;
   p.group = run_all_gather;
+  p.sharding = Rule<ShardingRuleFn>(split_gather);
   p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.traffic = Traffic::gather;
   p.jvp = Rule<JvpFn>(jvp_linear);
@@ -89,6 +91,7 @@ constinit Primitive psum_scatter_p = [] {
   p.abstract_eval = eval_psum_scatter;
   p.variance = vary_psum_scatter;
   p.group = run_psum_scatter;
+  p.sharding = Rule<ShardingRuleFn>(split_scatter);
   p.batching = Rule<BatchFn>(batch_scatter_blocks);
   p.traffic = Traffic::scatter;
   p.jvp = Rule<JvpFn>(jvp_linear);

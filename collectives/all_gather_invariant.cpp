@@ -6,6 +6,7 @@
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/base/inline_vector.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/rules.h"
@@ -142,6 +143,7 @@ constinit Primitive all_gather_invariant_p = [] {
   p.abstract_eval = eval_all_gather_invariant;
   p.variance = vary_all_gather_invariant;
   p.group = run_all_gather_invariant;
+  p.sharding = Rule<ShardingRuleFn>(split_gather);
   p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.traffic = Traffic::gather;
   p.jvp = Rule<JvpFn>(jvp_linear);
@@ -155,6 +157,7 @@ constinit Primitive pscatter_p = [] {
   p.abstract_eval = eval_pscatter;
   p.variance = vary_pscatter;
   p.group = run_pscatter;
+  p.sharding = Rule<ShardingRuleFn>(split_scatter);
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_pscatter);
   p.batching = Rule<BatchFn>(batch_scatter_blocks);

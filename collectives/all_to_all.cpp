@@ -4,6 +4,7 @@
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/ops/rules.h"
 
 namespace shmap {
@@ -99,6 +100,7 @@ constinit Primitive all_to_all_p = [] {
   p.abstract_eval = eval_all_to_all;
   p.variance = vary_all_to_all;
   p.group = run_all_to_all;
+  p.sharding = Rule<ShardingRuleFn>(split_all_to_all);
   p.batching = Rule<BatchFn>(batch_all_to_all);
   p.traffic = Traffic::exchange;
   p.jvp = Rule<JvpFn>(jvp_linear);

@@ -5,6 +5,7 @@
 
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -34,6 +35,7 @@ constinit Primitive assume_equal_p = [] {
   p.abstract_eval = eval_assume_equal;
   p.variance = vary_assume_equal;
   p.group = run_assume_equal;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.jvp = Rule<JvpFn>::none(kLowered);
   p.transpose = Rule<TransposeFn>::none(kLowered);
   p.batching = Rule<BatchFn>::none(kLowered);

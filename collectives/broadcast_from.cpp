@@ -3,6 +3,7 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
@@ -49,6 +50,7 @@ constinit Primitive broadcast_from_p = [] {
   p.abstract_eval = eval_broadcast_from;
   p.variance = vary_broadcast_from;
   p.group = run_broadcast_from;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.batching = Rule<BatchFn>(batch_in_place);
   p.traffic = Traffic::broadcast;
   p.jvp = Rule<JvpFn>(jvp_linear);

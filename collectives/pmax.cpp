@@ -3,6 +3,7 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/rules.h"
 
@@ -76,6 +77,7 @@ constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn v
   p.abstract_eval = eval;
   p.variance = variance;
   p.group = group;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.batching = Rule<BatchFn>(batch_in_place);
   p.traffic = Traffic::reduce;
   p.jvp = Rule<JvpFn>(jvp_extremum);

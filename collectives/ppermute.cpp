@@ -5,6 +5,7 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/base/inline_vector.h"
 #include "core/ops/rules.h"
 
@@ -82,6 +83,7 @@ constinit Primitive ppermute_p = [] {
   p.abstract_eval = eval_ppermute;
   p.variance = vary_ppermute;
   p.group = run_ppermute;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.batching = Rule<BatchFn>(batch_in_place);
   p.traffic = Traffic::permute;
   p.jvp = Rule<JvpFn>(jvp_linear);

@@ -6,6 +6,7 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "collectives/sharding_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
@@ -80,6 +81,7 @@ constinit Primitive psum_p = [] {
   p.abstract_eval = eval_psum;
   p.variance = vary_psum;
   p.group = run_psum;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.batching = Rule<BatchFn>(batch_in_place);
   p.traffic = Traffic::reduce;
   p.jvp = Rule<JvpFn>(jvp_linear);
@@ -93,6 +95,7 @@ static void fill_in_pbroadcast(Primitive& p) {
   p.abstract_eval = eval_pbroadcast;
   p.variance = vary_pbroadcast;
   p.group = run_pbroadcast;
+  p.sharding = Rule<ShardingRuleFn>(split_as_operand);
   p.host_scalar = [](const Params&, const detail::MeshImpl&, std::uint32_t,
                      std::span<const std::uint64_t> in) { return in[0]; };
   p.view = [](const ShapedArray&, const Params&, const ShapedArray&) { return std::int64_t{0}; };

@@ -21,7 +21,8 @@ namespace {
         "the body of a shard_map over a mesh that has this axis";
   } else {
     text += "the mesh axes in scope are " + describe_axes(*env) +
-            ". Name one of these, or give the shard_map a mesh that has this axis";
+            ". Name one of these, or give the shard_map a mesh that has this axis (where it has "
+            "axis_names, these must name it)";
   }
   throw CollectiveError(text + at_line(source));
 }

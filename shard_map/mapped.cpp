@@ -2,30 +2,51 @@
 
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/per_device.h"
+#include "core/transforms/lowering/reshard_blocks.h"
 #include "shard_map/primitive.h"
 
 namespace shmap {
 
 namespace {
 
-// Runs the body now, operation by operation.
+// A value of an eager body as a value of the trace around the body: the array that consists of its
+// blocks. `own`: the axes that the body is mapped over; `outer`: the trace, 0 for the base trace.
+Array leave_body(Array block, const Sharding* out, std::uint32_t own, std::uint64_t outer) {
+  const StoredNode& node = *stored_of(block);
+  const ShapedArray& t = node.type;
+  const detail::MeshImpl* mesh = out->mesh();
+  const bool split = node.trace != 0 && node.sharding != nullptr;
+  const Sharding* sharding = split ? joined(out, node.sharding, t.dims()) : out;
+  const ShapedArray type(out->global_shape(t.dims()), t.dtype(), t.weak(),
+                         AxisSet(mesh->env(), t.axes().mask_in(*mesh->env()) & ~own));
+  return relabel(std::move(block), type, sharding, outer, true);
+}
+
+}  // namespace
+
 std::vector<Array> run_mapped(MappedCall call) {
+  const Trace& here = current_trace();
+  const auto* outer = here.axis_env() ? dynamic_cast<const PerDeviceTrace*>(&here) : nullptr;
+  const std::uint64_t around = outer ? outer->id() : 0;
   PerDeviceTrace trace(call.mesh, {call.options.check_vma, call.options.auto_pbroadcast},
-                       call.lines.made);
+                       call.axes.manual(), outer, call.lines.made);
   std::vector<Array> blocks;
   blocks.reserve(call.in.size());
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     // Each argument is released as it enters, so that the body can write to a donated argument in
     // place.
     const Array argument = std::move(call.in[i]);
-    if (node_of(argument)->trace != 0)
-      throw_escaped(*node_of(argument), "shard_map: an argument", call.source);
+    const Node& node = *node_of(argument);
+    if (node.trace != 0 && node.trace != around)
+      throw_escaped(node, "shard_map: an argument", call.source);
     if (!call.mesh->fully_addressable()) {
       compare_entering(argument, *call.in_shardings[i],
                        "args[" + std::to_string(i) + "] of shard_map", call.source);
     }
-    blocks.push_back(trace.enter(argument, call.in_shardings[i], "an argument", call.source));
+    const std::string name = i < call.names.size() ? call.names[i] : "an argument";
+    blocks.push_back(trace.enter(argument, call.in_shardings[i], name, call.source));
   }
   std::vector<Array> results;
   {
@@ -40,20 +61,23 @@ std::vector<Array> run_mapped(MappedCall call) {
   }
   const std::vector<const Sharding*> out = call.out_shardings(types);
   for (std::size_t o = 0; o < results.size(); ++o)
-    results[o] = leave_body(std::move(results[o]), out[o]);
+    results[o] = leave_body(std::move(results[o]), out[o], call.axes.own, around);
   return results;
 }
+
+namespace {
 
 // Traces the body, and stages an equation with its program.
 std::vector<Array> stage_mapped(MappedCall call) {
   ShardMapParams params;
   params.over = call.mesh;
+  params.axes = call.axes;
   params.options = call.options;
   params.lines = call.lines;
   StagingOptions staging;
   staging.check_variance = call.options.check_vma;
   staging.auto_pbroadcast = call.options.auto_pbroadcast;
-  JaxprTrace trace("shard_map", call.mesh->env(), staging, call.lines.made);
+  JaxprTrace trace("shard_map", env_of(*call.mesh, call.axes.manual()), staging, call.lines.made);
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     blocks.push_back(
@@ -118,9 +142,11 @@ std::vector<Array> map_over(MappedCall call) {
   return trace.staged() ? stage_mapped(std::move(call)) : run_mapped(std::move(call));
 }
 
-const Sharding* sharding_by_variance(const detail::MeshImpl* mesh, const AxisSet& axes) {
-  if (axes.empty()) return mesh->replicated();
-  return mesh->sharding(PartitionSpec(PartitionSpec::Entry(Axes(axes.names()))));
+const Sharding* sharding_by_variance(const MappedCall& call, const ShapedArray& block) {
+  const detail::AxisEnv* env = call.mesh->env();
+  const AxisSet axes(env, block.axes().mask_in(*env) & call.axes.own);
+  if (axes.empty()) return call.mesh->replicated();
+  return call.mesh->sharding(PartitionSpec(PartitionSpec::Entry(Axes(axes.names()))));
 }
 
 }  // namespace shmap

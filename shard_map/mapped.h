@@ -18,10 +18,11 @@ namespace shmap {
 
 struct MappedCall {
   const detail::MeshImpl* mesh;
+  MappedAxes axes;
   ShardMapOptions options;
   MappedLines lines;
   SourceLine source;
-  std::vector<Array> in;  // global arrays
+  std::vector<Array> in;  // global arrays; in a body with automatic axes, its values
   std::vector<const Sharding*> in_shardings;
   std::vector<std::string> names;  // of `in`, for error messages of programs; or empty
   // From blocks to blocks: called once, under the trace of the body. The body owns the blocks moved
@@ -31,8 +32,11 @@ struct MappedCall {
   std::function<std::vector<const Sharding*>(std::span<const ShapedArray> types)> out_shardings;
 };
 
-// Runs or stages the call under the current trace; returns global arrays.
+// Runs or stages the call under the current trace; returns global arrays, or values of the body
+// around the call.
 std::vector<Array> map_over(MappedCall call);
+// Runs the body now, operation by operation, under the base trace or in an eager body.
+std::vector<Array> run_mapped(MappedCall call);
 
 // The results of the call, and their tangents along the tangents of its operands (empty: zero).
 // `parent`: the trace of the primals. `linear`: the linear program, which gets an equation for the
@@ -46,7 +50,8 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
 Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
                    std::uint64_t tag);
 
-// The spec that a value's variance implies: blocks that differ are concatenated along dim 0.
-const Sharding* sharding_by_variance(const detail::MeshImpl* mesh, const AxisSet& axes);
+// The spec that the variance of a value of the body implies: blocks that differ are concatenated
+// along dim 0.
+const Sharding* sharding_by_variance(const MappedCall& call, const ShapedArray& block);
 
 }  // namespace shmap

@@ -3,6 +3,8 @@
 // shard_map equation of that program takes the residuals and the tangents.
 #include "core/ops/shape_params.h"
 #include "core/transforms/autodiff/derived.h"
+#include "core/transforms/lowering/automatic_axes.h"
+#include "core/transforms/lowering/reshard_blocks.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 
@@ -75,7 +77,9 @@ Duals side_by_side(MappedCall call, std::span<const Array> tangents, Trace& pare
 
 // A residual that leaves the body. A scalar that differs between devices leaves as a vector of one
 // element, because blocks are concatenated along a dim.
-bool goes_as_vector(const ShapedArray& type) { return type.rank() == 0 && !type.axes().empty(); }
+bool goes_as_vector(const ShapedArray& type, const Sharding* sharding) {
+  return type.rank() == 0 && !sharding->is_replicated();
+}
 
 // The program with a binder of shape [1] instead of the scalar `binder`.
 void take_vector(Jaxpr& program, std::size_t binder) {
@@ -116,7 +120,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
     options.inline_scalars = false;
     options.check_variance = call.options.check_vma;
     options.auto_pbroadcast = call.options.auto_pbroadcast;
-    JaxprTrace inner("linearize", call.mesh->env(), options);
+    JaxprTrace inner("linearize", env_of(*call.mesh, call.axes.manual()), options);
     JvpTrace trace(here, &inner, tag);
     std::vector<Array> args;
     for (std::size_t i = 0; i < blocks.size(); ++i) {
@@ -143,9 +147,8 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
         residuals.push_back({x, 0, call.mesh->replicated()});
         continue;
       }
-      residuals.push_back(
-          {Array(), results.size(), sharding_by_variance(call.mesh, node.type.axes())});
-      if (goes_as_vector(node.type)) {
+      residuals.push_back({Array(), results.size(), sharding_by_variance(call, node.type)});
+      if (goes_as_vector(node.type, residuals.back().sharding)) {
         take_vector(*program, k);
         x = bind_reshape(x, Shape({1}), call.source);
       }
@@ -172,6 +175,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
 
   ShardMapParams params;
   params.over = call.mesh;
+  params.axes = call.axes;
   params.options = call.options;
   params.out = chosen(shardings, active);
   params.jaxpr = program;

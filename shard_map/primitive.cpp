@@ -6,8 +6,10 @@
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "core/transforms/autodiff/transpose.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/per_device.h"
+#include "core/transforms/lowering/reshard_blocks.h"
 #include "core/transforms/passes/dead_code.h"
 #include "shard_map/mapped.h"
 
@@ -42,66 +44,64 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
   }
   for (std::size_t o = 0; o < out.size(); ++o) {
     const ShapedArray& block = p.jaxpr->outs[o].type();
-    out[o] =
-        ShapedArray(p.out[o]->global_shape(block.dims()), block.dtype(), block.weak(), AxisSet());
+    const detail::AxisEnv* env = p.over->env();
+    out[o] = ShapedArray(p.out[o]->global_shape(block.dims()), block.dtype(), block.weak(),
+                         AxisSet(env, block.axes().mask_in(*env) & ~p.axes.own));
   }
 }
+
+// The axes of a result's type are found with its shape.
+void vary_results(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
 
 Array sum_over(const Array& x, const AxisSet& axes, SourceLine source) {
   return bind(psum_p, x, AxesParams(Axes(axes.names())), source);
 }
 
-void interpret(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine source) {
-  const auto& p = params_as<ShardMapParams>(params);
-  if (p.over->is_abstract()) {
-    throw DeviceError("shard_map: the mesh " + describe_axes(*p.over->env()) +
-                      " is abstract and has no devices, so the program cannot run" +
-                      at_line(source));
-  }
-  PerDeviceTrace trace(p.over, {p.options.check_vma, p.options.auto_pbroadcast});
-  std::vector<Array> blocks;
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    const Array x = std::move(in[i]);
-    const std::string name = i < p.names.size() ? p.names[i] : "an argument";
-    if (const std::string problem = other_devices(name, x, p.over); !problem.empty())
-      throw ValueError("shard_map: " + problem + p.lines.text());
-    if (!p.over->fully_addressable())
-      compare_entering(x, *p.in[i], "args[" + std::to_string(i) + "] of shard_map", source);
-    blocks.push_back(trace.enter(x, p.in[i], name, source));
-  }
-  TraceScope scope(trace);
-  std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
-  trace.admit(results, "the result of a shard_map body", source);
-  for (std::size_t o = 0; o < out.size(); ++o)
-    out[o] = leave_body(as_stored(std::move(results[o]), p.over), p.out[o]);
-}
-
-// A result of a body must be equal along the axes that its spec omits. Without the check (check_vma
-// = false) the user promises this, and the block's type may still vary.
-Array as_promised(Array block, const Sharding* sharding, SourceLine source) {
+// A result of a body must be equal along those of the body's own axes that its spec omits. Without
+// the check (check_vma = false) the user promises this, and the block's type may still vary.
+Array as_promised(Array block, const Sharding* out, const AxisSet& own, SourceLine source) {
   const Node& node = *node_of(block);
   if (node.kind == NodeKind::literal) return block;
-  const detail::AxisEnv* env = sharding->mesh()->env();
-  const AxisSet more = node.type.axes() - AxisSet(env, sharding->mentioned());
+  const detail::AxisEnv* env = out->mesh()->env();
+  const AxisSet more(env, node.type.axes().mask_in(*env) & own.mask_in(*env) & ~out->mentioned());
   if (more.empty()) return block;
   return bind(assume_equal_p, std::move(block), AxesParams(Axes(more.names())), source);
 }
 
-// The body is what each device does: it is inserted unchanged into the program of blocks.
+// The body is what each device does: it is inserted unchanged into the program of blocks. Where
+// axes are automatic, its operations are lowered, as those of the program around it are.
 void lower_shard_map(LowerCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
   Lowering& lowering = call.lowering;
   if (p.over != lowering.mesh()) throw_other_mesh(p.over, lowering.mesh(), call.source);
-  std::vector<Array> blocks;
+  const std::uint32_t automatic = all_axes(*p.over) & ~p.axes.manual();
+  const AxisSet own(p.over->env(), p.axes.own);
+  std::vector<LowerValue> args;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
-    blocks.push_back(
-        lowering.reshard(call.in[i], p.in[i], "shard_map: an argument", call.source).block);
+    const ShapedArray& block = p.jaxpr->binders[i]->type;
+    const Sharding* const given = call.in[i].sharding;
+    const Sharding* const target =
+        given ? joined(p.in[i], part_over(given, automatic), block.dims()) : p.in[i];
+    const Array moved =
+        lowering.reshard(call.in[i], target, "shard_map: an argument", call.source).block;
+    args.push_back({moved, given ? part_over(target, automatic) : nullptr, block});
+  }
+  std::vector<LowerValue> results;
+  if (automatic != 0) {
+    results = lowering.program(*p.jaxpr, std::move(args));
+  } else {
+    std::vector<Array> blocks;
+    for (LowerValue& x : args) blocks.push_back(std::move(x.block));
+    TraceScope scope(lowering.trace());
+    for (Array& x : eval_jaxpr(*p.jaxpr, std::move(blocks)))
+      results.push_back({std::move(x), nullptr, {}});
   }
   TraceScope scope(lowering.trace());
-  std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
   for (std::size_t o = 0; o < results.size(); ++o) {
-    call.out[o].block = as_promised(std::move(results[o]), p.out[o], call.source);
-    call.out[o].sharding = p.out[o];
+    LowerValue& x = results[o];
+    call.out[o].sharding =
+        x.sharding ? joined(p.out[o], x.sharding, p.jaxpr->outs[o].type().dims()) : p.out[o];
+    call.out[o].block = as_promised(std::move(x.block), p.out[o], own, call.source);
   }
 }
 
@@ -117,6 +117,7 @@ void prune(PruneCall& call) {
   if (body.jaxpr == p.jaxpr) return;
   auto made = std::make_shared<ShardMapParams>();
   made->over = p.over;
+  made->axes = p.axes;
   made->options = p.options;
   made->lines = p.lines;
   for (std::size_t i = 0; i < p.in.size(); ++i) {
@@ -137,12 +138,32 @@ void prune(PruneCall& call) {
 MappedCall as_call(const ShardMapParams& p, SourceLine source) {
   MappedCall call;
   call.mesh = p.over;
+  call.axes = p.axes;
   call.options = p.options;
   call.source = source;
   call.in_shardings = p.in;
   call.body = [&p](std::vector<Array> blocks) { return eval_jaxpr(*p.jaxpr, std::move(blocks)); };
   call.out_shardings = [&p](std::span<const ShapedArray>) { return p.out; };
   return call;
+}
+
+void interpret(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine source) {
+  const auto& p = params_as<ShardMapParams>(params);
+  if (p.over->is_abstract()) {
+    throw DeviceError("shard_map: the mesh " + describe_axes(*p.over->env()) +
+                      " is abstract and has no devices, so the program cannot run" +
+                      at_line(source));
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::string name = i < p.names.size() ? p.names[i] : "an argument";
+    if (const std::string problem = other_devices(name, in[i], p.over); !problem.empty())
+      throw ValueError("shard_map: " + problem + p.lines.text());
+  }
+  MappedCall call = as_call(p, source);
+  for (Array& x : in) call.in.push_back(std::move(x));
+  call.names = p.names;
+  std::vector<Array> results = run_mapped(std::move(call));
+  std::move(results.begin(), results.end(), out.begin());
 }
 
 void jvp_shard_map(JvpCall& call) {
@@ -169,7 +190,6 @@ void transpose_shard_map(TransposeCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
   const detail::AxisEnv& env = *p.over->env();
   const SourceLine source = call.source;
-  const auto all = static_cast<std::uint32_t>((std::uint64_t{1} << env.sizes.size()) - 1);
   MappedCall mapped = as_call(p, source);
   mapped.in_shardings.clear();
   for (std::size_t i = 0; i < call.in.size(); ++i) {
@@ -195,7 +215,7 @@ void transpose_shard_map(TransposeCall& call) {
         const std::uint32_t more =
             p.out[o]->mentioned() & ~p.jaxpr->outs[o].type().axes().mask_in(env);
         if (more) ct = sum_over(ct, AxisSet(&env, more), source);
-      } else if (const double n = ranks_of(env, all & ~p.out[o]->mentioned()); n > 1) {
+      } else if (const double n = ranks_of(env, p.axes.own & ~p.out[o]->mentioned()); n > 1) {
         ct = bind(div_p, ct, scalar_of(ct.dtype(), n, source), no_params, source);
       }
       cotangents[o] = std::move(ct);
@@ -205,7 +225,7 @@ void transpose_shard_map(TransposeCall& call) {
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (!found[i].node()) continue;
       given.push_back(i);
-      const std::uint32_t rest = all & ~p.in[i]->mentioned();
+      const std::uint32_t rest = p.axes.own & ~p.in[i]->mentioned();
       if (!p.options.check_vma && ranks_of(env, rest) > 1)
         found[i] = sum_over(found[i], AxisSet(&env, rest), source);
       results.push_back(std::move(found[i]));
@@ -238,6 +258,7 @@ std::string MappedLines::text() const {
 
 void ShardMapParams::visit(ParamVisitor& v) const {
   if (!options.auto_pbroadcast) v.value("auto_pbroadcast", false);
+  if (axes.own != all_axes(*over)) v.value("axis_names", AxisSet(over->env(), axes.own).names());
   v.value("check_vma", options.check_vma);
   v.value("in_specs", std::string_view(specs_text(in)));
   v.value("jaxpr", *jaxpr);
@@ -245,22 +266,11 @@ void ShardMapParams::visit(ParamVisitor& v) const {
   v.value("out_specs", std::string_view(specs_text(out)));
 }
 
-ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, const char* what) {
-  return ShapedArray(sharding->block_shape(global.dims(), what), global.dtype(), global.weak(),
-                     AxisSet(sharding->mesh()->env(), sharding->mentioned()));
-}
-
-Array leave_body(Array block, const Sharding* sharding) {
-  const StoredNode& node = *stored_of(block);
-  const ShapedArray type(sharding->global_shape(node.type.dims()), node.type.dtype(),
-                         node.type.weak(), AxisSet());
-  return relabel(std::move(block), type, sharding, 0, true);
-}
-
 constinit Primitive shard_map_p = [] {
   Primitive p;
   p.name = "shard_map";
   p.abstract_eval = eval_types;
+  p.variance = vary_results;
   p.result_count = count_results;
   p.interpret = interpret;
   p.lower = lower_shard_map;

@@ -1,5 +1,6 @@
 // shard_map as an equation: the program of its body, and the shardings of its operands and results.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,19 @@ struct MappedLines {
   std::string text() const;  // both lines, as the last lines of a message
 };
 
+// The mesh axes of a mapped function, as masks over the axes of its mesh.
+struct MappedAxes {
+  std::uint32_t own = 0;    // those that the function is mapped over, which its specs may name
+  std::uint32_t outer = 0;  // those of the mapped functions around it
+  // The body writes the collectives of these axes. The others are automatic
+  // (core/transforms/lowering/automatic_axes.h).
+  std::uint32_t manual() const { return own | outer; }
+};
+
 struct ShardMapParams : ParamsOf<ShardMapParams> {
   const detail::MeshImpl* over = nullptr;  // the mesh, which may be abstract
-  std::vector<const Sharding*> in, out;    // one per operand, one per result
+  MappedAxes axes;
+  std::vector<const Sharding*> in, out;  // one per operand, one per result
   ShardMapOptions options;
   JaxprRef jaxpr;                  // the body, on one device's blocks
   std::vector<std::string> names;  // of the operands, for error messages; or empty
@@ -28,11 +39,5 @@ struct ShardMapParams : ParamsOf<ShardMapParams> {
   void visit(ParamVisitor& v) const override;
   const detail::MeshImpl* mesh() const override { return over; }
 };
-
-// The type of each device's block of a global array, which varies over the axes that the sharding
-// mentions. ValueError naming `what` where the array does not fit the sharding.
-ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, const char* what);
-// A value of an eager body as the global array that consists of its blocks.
-Array leave_body(Array block, const Sharding* sharding);
 
 }  // namespace shmap

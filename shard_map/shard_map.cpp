@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/base/counted.h"
+#include "core/base/nearest_name.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
@@ -10,9 +12,32 @@
 
 namespace shmap::detail {
 
+namespace {
+
+std::uint32_t named_axes(const Axes& names, const AxisEnv& env) {
+  std::uint32_t mask = 0;
+  for (const std::string& name : names) {
+    const int axis = env.find(name);
+    if (axis < 0) {
+      throw ValueError("shard_map: axis_names " + to_string(names) + " has '" + name + "'" +
+                       did_you_mean(name, env.names) + ", and the mesh has the axes " +
+                       describe_axes(env) + ": name axes of the mesh");
+    }
+    if (mask >> axis & 1u) {
+      throw ValueError("shard_map: axis_names " + to_string(names) + " names '" + name +
+                       "' twice: name each axis once");
+    }
+    mask |= 1u << axis;
+  }
+  return mask;
+}
+
+}  // namespace
+
 ShardMapInfo::ShardMapInfo(AnyMesh m, Specs in, Specs out, ShardMapOptions o, SourceLine s)
     : mesh(m), in_specs(std::move(in)), out_specs(std::move(out)), options(o), source(s) {
   try {
+    axes = named_axes(options.axis_names, *mesh.env());
     validate_specs(in_specs, *mesh.env(), "shard_map: in_specs");
     validate_specs(out_specs, *mesh.env(), "shard_map: out_specs");
   } catch (const ValueError& e) {
@@ -21,6 +46,63 @@ ShardMapInfo::ShardMapInfo(AnyMesh m, Specs in, Specs out, ShardMapOptions o, So
 }
 
 namespace {
+
+std::string braces(const AxisSet& axes) {
+  std::string s;
+  for (const std::string& n : axes.names()) s += (s.empty() ? "'" : ", '") + n + "'";
+  return "{" + s + "}";
+}
+
+// The axes that the function is mapped over in a call under this trace.
+MappedAxes mapped_axes(const ShardMapInfo& info, const Trace& trace, const MeshImpl* mesh,
+                       const MappedLines& lines) {
+  const AxisEnv& env = *mesh->env();
+  const auto fail = [&](const std::string& problem) {
+    throw ValueError("shard_map: called in the body of another shard_map, " + problem +
+                     lines.text());
+  };
+  MappedAxes axes;
+  if (const AxisEnv* around = trace.axis_env()) {
+    const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace);
+    for (std::size_t a = 0; a < around->names.size(); ++a) {
+      const int axis = env.find(around->names[a]);
+      if (axis < 0 || env.sizes[static_cast<std::size_t>(axis)] != around->sizes[a] ||
+          (body && body->mesh() != mesh)) {
+        fail("which is mapped over " + describe_axes(*around) + ", and over the mesh " +
+             describe_axes(env) +
+             ": nested mapped functions have one mesh, and the outer one "
+             "leaves axes of it to the inner one by {.axis_names = ...}");
+      }
+      axes.outer |= 1u << axis;
+    }
+  }
+  axes.own = info.axes != 0 ? info.axes : all_axes(*mesh) & ~axes.outer;
+  if (const std::uint32_t both = axes.own & axes.outer) {
+    fail("which is mapped over " + braces(AxisSet(&env, both)) +
+         " already: leave out of axis_names and specs what the outer function is mapped over");
+  }
+  if (axes.own == 0) {
+    fail(
+        "which is mapped over all axes of the mesh: name in the outer function's options the axes "
+        "that it is mapped over, shard_map(f, mesh, in_specs, out_specs, {.axis_names = \"" +
+        env.names.front() + "\"}), and leave the others to this one");
+  }
+  return axes;
+}
+
+// "": the spec names axes that the function is mapped over, and no others.
+std::string foreign_axes_text(const Sharding& sharding, const MappedAxes& axes) {
+  const std::uint32_t foreign = sharding.mentioned() & ~axes.own;
+  if (foreign == 0) return "";
+  const AxisEnv* env = sharding.mesh()->env();
+  return ": the spec " + to_string(sharding.spec()) + " names " + braces(AxisSet(env, foreign)) +
+         ", and the function is mapped over " + braces(AxisSet(env, axes.own)) + " alone" +
+         ((foreign & axes.outer) != 0
+              ? ", inside of a body that is mapped over " + braces(AxisSet(env, axes.outer)) +
+                    ": leave these out, an argument is one device's block along them already"
+              : ": along other axes an array stays split as it is; leave them out, or name them in "
+                "axis_names");
+}
 
 // The user's line of a call; none where the line is in a header that calls functions for others.
 SourceLine users_line(SourceLine called) {
@@ -40,12 +122,6 @@ void throw_all(const std::vector<std::string>& problems, const std::string& reme
   throw ValueError(text + remedy + lines.text());
 }
 
-std::string braces(const AxisSet& axes) {
-  std::string s;
-  for (const std::string& n : axes.names()) s += (s.empty() ? "'" : ", '") + n + "'";
-  return "{" + s + "}";
-}
-
 std::string result_text(const Origin& origin) {
   if (origin.op == nullptr || origin.op == kArgument || origin.op == kCaptured) return "";
   return std::string("; the value is the result of ") + origin.op +
@@ -60,8 +136,9 @@ std::string dropped_dim_text(const Origin& origin) {
 }
 
 // The sharding of each argument leaf; one error names every leaf that does not fit its spec.
-std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMapInfo& info,
-                                             const MappedLines& lines, const FlatTree& arguments) {
+std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const MappedAxes& axes,
+                                             const ShardMapInfo& info, const MappedLines& lines,
+                                             const FlatTree& arguments) {
   const Specs& specs = info.in_specs;
   std::vector<LeafSpec> leaf_specs;
   try {
@@ -91,6 +168,8 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
       checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), lines.site());
     if (node->trace != 0 && !is_active(node->trace))
       throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), lines.site());
+    if (std::string foreign = foreign_axes_text(*sharding, axes); !foreign.empty())
+      problems.push_back(path_of(i) + " (" + leaf_specs[i].spec_path + ")" + foreign);
     if (!fits_spec(node->type, *leaf_specs[i].spec, *sharding))
       problems.push_back(misfit_text(node->type, leaf_specs[i], *sharding, path_of(i)));
     if (std::string other = other_devices("", arguments.leaves[i], mesh); !other.empty())
@@ -101,9 +180,9 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
 }
 
 // The sharding of each result leaf, from the types of its blocks.
-std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
-                                           const MappedLines& lines, const TreeNode& result,
-                                           std::span<const Origin> origins,
+std::vector<const Sharding*> check_results(const MeshImpl* mesh, const MappedAxes& axes,
+                                           const ShardMapInfo& info, const MappedLines& lines,
+                                           const TreeNode& result, std::span<const Origin> origins,
                                            std::span<const ShapedArray> types) {
   std::vector<LeafSpec> leaf_specs;
   try {
@@ -130,8 +209,11 @@ std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapI
                             : ": leave out the last entries") +
           result_text(origins[i]) + dropped_dim_text(origins[i]));
     }
+    if (std::string foreign = foreign_axes_text(*sharding, axes); !foreign.empty())
+      rank_problems.push_back(path() + foreign);
     if (!info.options.check_vma) continue;
-    const std::uint32_t extra = type.axes().mask_in(*mesh->env()) & ~sharding->mentioned();
+    const std::uint32_t extra =
+        type.axes().mask_in(*mesh->env()) & axes.own & ~sharding->mentioned();
     if (extra != 0) {
       variance_problems.push_back(
           path() + ": the spec " + to_string(spec) + " leaves out mesh axes " +
@@ -162,19 +244,13 @@ std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, F
         "it with make_jaxpr" +
         lines.text());
   }
-  if (trace.axis_env() != nullptr) {
-    throw ValueError(
-        "shard_map: called inside the body of another shard_map: mapped functions do not nest; "
-        "give the "
-        "outer mesh all the axes" +
-        lines.text());
-  }
   MappedCall call;
   call.mesh = info.mesh.mesh() ? info.mesh.mesh() : MeshImpl::abstract(info.mesh.env());
+  call.axes = mapped_axes(info, trace, call.mesh, lines);
   call.options = info.options;
   call.lines = lines;
   call.source = lines.site();
-  call.in_shardings = check_arguments(call.mesh, info, lines, arguments);
+  call.in_shardings = check_arguments(call.mesh, call.axes, info, lines, arguments);
   if (trace.staged() || trace.transforms()) call.names = leaf_paths(arguments.node, "args");
   call.in = std::move(arguments.leaves);
   TreeNode structure;
@@ -188,10 +264,9 @@ std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, F
       if (const Node* node = node_of(result.leaves[o])) origins[o] = origin_of(*node);
     return std::move(result.leaves);
   };
-  const MeshImpl* mesh = call.mesh;
-  call.out_shardings = [&structure, &origins, &info, lines,
-                        mesh](std::span<const ShapedArray> types) {
-    return check_results(mesh, info, lines, structure, origins, types);
+  call.out_shardings = [&structure, &origins, &info, lines, mesh = call.mesh,
+                        axes = call.axes](std::span<const ShapedArray> types) {
+    return check_results(mesh, axes, info, lines, structure, origins, types);
   };
   return map_over(std::move(call));
 }

@@ -55,7 +55,9 @@ void place_block(const StoredNode& node, std::uint32_t position, const Shape& bl
 
 std::string describe_blocks(const StoredNode& node) {
   std::string s = to_string(node.type) + ", a block on each of " + describe_mesh(*node.mesh);
-  const std::string why = obstacle(node);
+  std::string why = obstacle(node);
+  if (why.empty() && node.sharding && !node.sharding->is_replicated())
+    why = "split over automatic axes as " + to_string(node.sharding->spec());
   if (!why.empty()) return s + "\n(" + why + ")";
   for (std::uint32_t p = 0; p < node.count; ++p) {
     s += "\nOn " + node.mesh->local(p).device.str() + " at mesh coordinates " +

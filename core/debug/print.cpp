@@ -10,6 +10,7 @@
 #include "core/ir/divergence.h"
 #include "core/ir/trace.h"
 #include "core/runtime/host_transfer.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "shmap/debug.h"
 
 namespace shmap {
@@ -43,7 +44,7 @@ std::string local_text(const StoredNode& node) {
 }
 
 std::string array_text(const Array& given) {
-  const Array& x = primal_of(given);
+  const Array x = whole_in_body(primal_of(given));
   const Node* node = node_of(x);
   if (!node) return "<empty Array>";
   if (node->kind == NodeKind::batched) return "Batched<" + to_string(node->type) + ">";
@@ -89,8 +90,10 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   check_holes(format, arguments, source);
   const std::vector<std::string> specs = hole_specs(format);
   const StoredNode* varying = nullptr;
+  std::vector<Array> values;
   for (const PrintArgument& a : arguments) {
-    const Node* node = node_of(primal_of(a.array));
+    const Array& value = values.emplace_back(whole_in_body(primal_of(a.array), source));
+    const Node* node = node_of(value);
     if (node && is_block(*node) && !node->type.axes().empty())
       varying = static_cast<const StoredNode*>(node);
   }
@@ -99,7 +102,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const PrintArgument& a = arguments[i];
-      const Node* node = node_of(primal_of(a.array));
+      const Node* node = node_of(values[i]);
       const bool by_spec = !specs[i].empty();
       if (!node) {
         texts.push_back(by_spec ? text_by_spec(specs[i], a.dtype, &a.bits) : a.text);
@@ -109,7 +112,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
                                                block_to_host(blocks, local).data())
                                 : block_text(blocks, local));
       } else if (by_spec && (node->kind == NodeKind::stored || node->kind == NodeKind::literal)) {
-        const std::vector<std::byte> value = copy_to_host(primal_of(a.array), "print", source);
+        const std::vector<std::byte> value = copy_to_host(values[i], "print", source);
         texts.push_back(text_by_spec(specs[i], node->type.dtype(), value.data()));
       } else {
         texts.push_back(array_text(a.array));

@@ -101,7 +101,7 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, 
                      "addressable_shards()" +
                      at_line(source));
   }
-  if (node.trace != 0 || node.sharding->is_replicated()) return block_to_host(node, 0);
+  if (!node.sharding || node.sharding->is_replicated()) return block_to_host(node, 0);
   const std::int64_t item = itemsize(node.type.dtype());
   std::vector<std::byte> out(
       static_cast<std::size_t>(checked_bytes(node.type.dims(), static_cast<int>(item))));

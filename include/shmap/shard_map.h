@@ -9,6 +9,7 @@
 // result of the body varies must be among those that its out_spec mentions; otherwise ValueError.
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -23,6 +24,11 @@ struct ShardMapOptions {
   // Cast operands of different variance to the union of their variances; if false, an operation on
   // such operands is a TypeError.
   bool auto_pbroadcast = true;
+  // The mesh axes that f is mapped over, which specs and collectives may name; empty: all, or
+  // inside of another body all that are automatic there. Along the other axes, the automatic ones,
+  // f sees whole arrays. These stay split as they are, and operations on them run as on sharded
+  // arrays outside of a body; a shard_map over these axes may be called inside of f.
+  Axes axis_names = {};
 };
 
 namespace detail {
@@ -34,6 +40,7 @@ struct ShardMapInfo {
   AnyMesh mesh;
   Specs in_specs, out_specs;
   ShardMapOptions options;
+  std::uint32_t axes = 0;  // options.axis_names, as a mask over the axes of the mesh
   SourceLine source;
 };
 

@@ -52,9 +52,11 @@ class Call {
  private:
   template <int N, class F>
   auto with_args(F f) {
-    const bool check = case_.params.flag_or("check_vma", true);
+    ShardMapOptions options;
+    options.check_vma = case_.params.flag_or("check_vma", true);
+    if (case_.params.has("axis_names")) options.axis_names = Axes(case_.params.texts("axis_names"));
     const auto mapped = shard_map(f, testing::case_mesh(case_), testing::case_in_specs(case_),
-                                  testing::case_out_specs(case_), {.check_vma = check});
+                                  testing::case_out_specs(case_), options);
     const auto run = [&](const auto&... args) {
       return under_jit_ ? test::expect_same_under_jit(mapped, test::Communication::same, args...)
                         : mapped(args...);
@@ -179,6 +181,22 @@ const std::map<std::string, Program>& programs() {
          return call.several<1>([](Array x) {
            const Array part = psum_scatter(x, "i", {.tiled = true});
            return Arrays{psum(x, "i"), all_gather(part, "i", {.tiled = true})};
+         });
+       }},
+      {"automatic_axes",
+       [](Call& call) {
+         if (call.params().texts("axis_names").size() == 1)
+           return call.one<2>([](Array a, Array b) { return psum(matmul(a, b), "i"); });
+         return call.one<2>([](Array a, Array b) {
+           return psum_scatter(matmul(a, b), "y", {.scatter_dimension = 0, .tiled = true});
+         });
+       }},
+      {"nested",
+       [](Call& call) {
+         const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+         return call.one<1>([mesh](Array p) {
+           const auto over_j = [](Array q) { return psum(q, "j"); };
+           return shard_map(over_j, mesh, P(none, "j"), P())(p) + astype(axis_index("i"), f32);
          });
        }},
       {"repeated_psum",

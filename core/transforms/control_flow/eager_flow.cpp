@@ -22,6 +22,7 @@
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/scan_elements.h"
 #include "core/transforms/control_flow/staged_flow.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/per_device.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 #include "core/transforms/tracing/trace_function.h"
@@ -61,9 +62,9 @@ Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
   Array value[] = {x};
   trace.admit(value, "a value of control flow", source);
   value[0] = as_stored(std::move(value[0]), trace.mesh());
-  const Node* node = node_of(value[0]);
-  return relabel(static_cast<const StoredNode&>(*node),
-                 node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
+  const StoredNode& node = *stored_of(value[0]);
+  return relabel(node, node.type.with_axes(node.type.axes() | axes),
+                 trace.automatic() != 0 ? node.sharding : nullptr, trace.id(), true);
 }
 
 // For each local device, the number of the device whose branch its blocks come from: for an active
@@ -88,12 +89,18 @@ std::vector<std::size_t> guides(const AxisSet& axes) {
 }
 
 // A value whose block on device p is that of values[choice[p]]. All values are stored in the body.
-Array merge(std::span<const Array> values, const std::vector<std::size_t>& choice,
-            const ShapedArray& type) {
+Array merge(std::vector<Array> values, const std::vector<std::size_t>& choice,
+            const ShapedArray& type, SourceLine source) {
+  const bool alike = std::all_of(values.begin(), values.end(), [&](const Array& x) {
+    return stored_of(x)->sharding == stored_of(values[0])->sharding;
+  });
+  if (!alike)
+    for (Array& x : values) x = whole_in_body(x, source);
   const StoredNode& first = *stored_of(values[0]);
   StoredNode* node = StoredNode::make(type, first.mesh, first.count);
   Array out = Array::of(node);
   node->trace = first.trace;
+  node->sharding = first.sharding;
   node->committed = true;
   for (std::uint32_t p = 0; p < node->count; ++p)
     node->blocks()[p] = stored_of(values[choice[p]])->blocks()[p];
@@ -239,10 +246,12 @@ std::vector<Array> run_while(const FlowSite& site, detail::BodyRef test, detail:
       take_over(site, types, out, next);
     }
     for (std::size_t k = 0; k < carry.size(); ++k) {
-      const Array values[] = {vary(carry[k], axes, site.source), vary(next[k], axes, site.source)};
+      std::vector<Array> values{vary(carry[k], axes, site.source),
+                                vary(next[k], axes, site.source)};
       std::vector<std::size_t> choice;
       for (const std::size_t g : guide) choice.push_back(active[g] ? 1 : 0);
-      carry[k] = merge(values, choice, node_of(values[1])->type);
+      const ShapedArray type = node_of(values[1])->type;
+      carry[k] = merge(std::move(values), choice, type, site.source);
     }
   }
 }
@@ -308,7 +317,7 @@ detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
       values.push_back(vary(fit(x, type, site.source), chosen.axes, site.source));
     }
     type = type.with_axes(type.axes() | chosen.axes);
-    out.leaves.push_back(merge(values, choice, type));
+    out.leaves.push_back(merge(std::move(values), choice, type, site.source));
   }
   return out;
 }

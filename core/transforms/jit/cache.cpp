@@ -20,7 +20,8 @@ Scope scope_here() {
     scope.kind = Scope::staged;
   } else if (scope.env != nullptr) {  // asked first: the cast would be a tenth of a replay's time
     if (const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace)) {
-      scope.kind = Scope::body;
+      // A plan has no automatic axes: there, the operations of the program run one by one.
+      scope.kind = body->automatic() != 0 ? Scope::staged : Scope::body;
       scope.mesh = body->mesh();
     }
   }

@@ -1,12 +1,10 @@
 #include "core/transforms/lowering/eval.h"
 
-#include "core/array/local_devices.h"
 #include "core/array/sharding.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
-#include "core/transforms/lowering/partition.h"
-#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 
 namespace shmap {
@@ -72,36 +70,6 @@ void process_single(const Primitive& primitive, std::span<Array> in, Types in_ty
   run_step({primitive, params, *mesh, in, in_types, 0, source}, out_types, results.span());
 }
 
-void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_types,
-                     const Params& params, std::span<Array> out, Types out_types,
-                     const detail::MeshImpl* mesh, SourceLine source) {
-  std::vector<const Sharding*> given;
-  for (const Array& x : in) {
-    const StoredNode* node = stored_of(x);
-    given.push_back(!node ? nullptr : node->mesh == mesh ? node->sharding : mesh->replicated());
-  }
-  const Partition plan = partition(primitive, in_types, out_types, params, given, mesh);
-  want_local_devices(*mesh, primitive.name, source);
-  PerDeviceTrace trace(mesh, {false, false}, source);
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    const Sharding* const wanted = plan.operands[i];
-    if (!wanted) continue;
-    if (stored_of(in[i])->sharding != wanted) {
-      in[i] = reshard_array(in[i], wanted,
-                            std::string(primitive.name) + ": operand " + std::to_string(i), source);
-    }
-    const ShapedArray& type = in_types[i];
-    const ShapedArray block(wanted->block_shape(type.dims(), primitive.name), type.dtype(),
-                            type.weak(), AxisSet(mesh->env(), wanted->mentioned()));
-    in[i] = relabel(std::move(in[i]), block, nullptr, trace.id(), true);
-  }
-  run_partitioned(trace, primitive, plan, in, params, out, source);
-  for (std::size_t o = 0; o < out.size(); ++o) {
-    out[o] = relabel(std::move(out[o]), out_types[o], plan.results[o], 0, true);
-    node_of(out[o])->origin = {primitive.name, source};
-  }
-}
-
 }  // namespace
 
 void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
@@ -130,7 +98,7 @@ void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const P
     process_single(primitive, in, in_types.span(), params, out, out_types.span(), mesh, committed,
                    source);
   } else {
-    process_sharded(primitive, in, in_types.span(), params, out, out_types.span(), mesh, source);
+    run_by_rule(primitive, in, in_types.span(), params, out, out_types.span(), mesh, 0, source);
   }
 }
 

@@ -93,9 +93,7 @@ LoweredProgram Lowering::with_results(const Jaxpr& jaxpr, LoweredProgram lowered
 }
 
 LowerValue Lowering::argument(const ShapedArray& type, const Sharding* sharding) {
-  const ShapedArray block(sharding->block_shape(type.dims(), "an argument"), type.dtype(),
-                          type.weak(), AxisSet(mesh_->env(), sharding->mentioned()));
-  return {trace_.argument(block), sharding, type};
+  return {trace_.argument(block_type(type, sharding, "an argument")), sharding, type};
 }
 
 LowerValue Lowering::literal(const Array& literal) const {

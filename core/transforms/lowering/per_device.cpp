@@ -11,6 +11,7 @@
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "core/runtime/step.h"
+#include "core/transforms/lowering/automatic_axes.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 
 namespace shmap {
@@ -36,20 +37,41 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
 
 PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options,
                                SourceLine made)
-    : Trace("shard_map", made), mesh_(mesh), options_(options) {
+    : Trace("shard_map", made), mesh_(mesh), options_(options), env_(mesh->env()) {
   want_local_devices(*mesh, "shard_map", made);
+}
+
+PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options,
+                               std::uint32_t manual, const PerDeviceTrace* outer, SourceLine made)
+    : PerDeviceTrace(mesh, options, made) {
+  automatic_ = all_axes(*mesh) & ~manual;
+  if (automatic_ != 0) env_ = env_of(*mesh, manual);
+  outer_ = outer;
+}
+
+bool PerDeviceTrace::is_around(const Node& node) const {
+  const PerDeviceTrace* body = outer_;
+  while (body != nullptr && body->id() != node.trace) body = body->outer_;
+  return body != nullptr;
 }
 
 Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
                             SourceLine source) {
   if (const std::string problem = other_devices(what, x, mesh_); !problem.empty())
     throw ValueError("shard_map: " + problem + at_line(source));
-  const Array placed = reshard_array(x, sharding, what, source);
+  const StoredNode* given = stored_of(x);
+  const Sharding *target = sharding, *automatic = nullptr;
+  if (automatic_ != 0) {
+    automatic = mesh_->replicated();
+    if (given && given->mesh == mesh_) {
+      target = joined(sharding, part_over(given->sharding, automatic_),
+                      sharding->block_shape(given->type.dims(), what));
+      automatic = part_over(target, automatic_);
+    }
+  }
+  const Array placed = reshard_array(x, target, what, source);
   const StoredNode& node = *stored_of(placed);
-  const ShapedArray& t = node.type;
-  const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
-                          AxisSet(mesh_->env(), sharding->mentioned()));
-  Array entered = relabel(node, block, nullptr, id(), true);
+  Array entered = relabel(node, block_type(node.type, sharding, what), automatic, id(), true);
   node_of(entered)->origin.op = kArgument;
   return entered;
 }
@@ -71,7 +93,8 @@ void PerDeviceTrace::admit(std::span<Array> in, const char* what, SourceLine sou
   for (Array& x : in) {
     const Node& node = checked_node(x, what, source);
     if (node.trace == id() || node.kind == NodeKind::literal) continue;
-    if (node.trace != 0 || node.kind != NodeKind::stored) throw_escaped(node, what, source);
+    if (node.kind != NodeKind::stored || (node.trace != 0 && !is_around(node)))
+      throw_escaped(node, what, source);
     x = close_over(x, source);
   }
 }
@@ -86,13 +109,17 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   if (options_.check_variance && !casts() && !primitive.group)
     require_equal_variance(primitive.name, in, source);
   try {
-    infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
+    infer_types(primitive, in_types.span(), params, env_, out_types.span());
   } catch (const ValueError& e) {
     throw ValueError(e.what() + captured_text(in) + at_line(source));
   } catch (const TypeError& e) {
     throw TypeError(e.what() + at_line(source));
   }
 
+  if (automatic_ != 0) {
+    return run_by_rule(primitive, in, in_types.span(), params, out, out_types.span(), mesh_, id(),
+                       source);
+  }
   InlineVector<StoredNode*, 2> results(out.size());
   for (std::size_t o = 0; o < out.size(); ++o) {
     StoredNode* node = StoredNode::make(out_types[o], mesh_, mesh_->local_count());

@@ -1,5 +1,6 @@
 // The trace of an eager shard_map body: each operation runs when it is called, on the blocks of all
-// local devices, and types have a variance (JEP 14273's "eager by default", JEP 17111's types).
+// local devices, and types have a variance (JEP 14273's "eager by default", JEP 17111's types). A
+// value of a body with automatic axes (automatic_axes.h) has a sharding over these, too.
 #pragma once
 #include <memory>
 #include <string>
@@ -26,22 +27,29 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
 
 class PerDeviceTrace : public Trace {
  public:
-  // made: as in Trace.
+  // made: as in Trace. The body is mapped over all axes of the mesh.
   PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options, SourceLine made = {});
+  // manual: the mask of the axes that this body, or one around it, is mapped over; the others are
+  // automatic. outer: the trace of the body around this one, over the same mesh; null where there
+  // is none. The body may use values of `outer`.
+  PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options, std::uint32_t manual,
+                 const PerDeviceTrace* outer, SourceLine made);
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;
-  const detail::AxisEnv* axis_env() const override { return mesh_->env(); }
+  const detail::AxisEnv* axis_env() const override { return env_; }
   bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
   bool checks_variance() const override { return options_.check_variance; }
 
   const detail::MeshImpl* mesh() const { return mesh_; }
   const PerDeviceOptions& options() const { return options_; }
+  std::uint32_t automatic() const { return automatic_; }  // the mask of the automatic axes
 
-  // A concrete array as the block of each device, under a sharding over this mesh. Data moves only
-  // where the array has another sharding. The block varies over the axes that the sharding names.
-  // ValueError, with `what` as the array's name, where x was placed on other devices
-  // (other_devices).
+  // A concrete array, or a value of the body around this one, as the block of each device, under a
+  // sharding over this mesh that names manual axes. Data moves only where the array has another
+  // sharding. The block varies over the axes that the sharding names, and stays split over the
+  // automatic axes as the array is, as far as these divide its dims. ValueError, with `what` as the
+  // array's name, where x was placed on other devices (other_devices).
   Array enter(const Array& x, const Sharding* sharding, const std::string& what, SourceLine source);
   // A value from outside that the body uses: entered as an argument with the spec P(), once for
   // each array.
@@ -51,8 +59,13 @@ class PerDeviceTrace : public Trace {
   void admit(std::span<Array> in, const char* what, SourceLine source);
 
  private:
+  bool is_around(const Node& node) const;  // whether it is a value of a body around this one
+
   const detail::MeshImpl* mesh_;
   PerDeviceOptions options_;
+  std::uint32_t automatic_ = 0;
+  const detail::AxisEnv* env_;  // of the manual axes
+  const PerDeviceTrace* outer_ = nullptr;
   struct Closed {
     Array original;  // kept alive, so that no other array gets its address
     Array block;

@@ -40,6 +40,13 @@ Array reshard(const Array& x, const Sharding* target, const std::string& what, S
   return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
 }
 
+ShapedArray block_type(const ShapedArray& array, const Sharding* sharding,
+                       const std::string& what) {
+  const detail::AxisEnv* env = sharding->mesh()->env();
+  return ShapedArray(sharding->block_shape(array.dims(), what), array.dtype(), array.weak(),
+                     AxisSet(env, sharding->mentioned() | array.axes().mask_in(*env)));
+}
+
 Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
                     SourceLine source) {
   std::vector<std::vector<int>> now = axes_by_dim(from, rank);
@@ -75,7 +82,8 @@ Array reshard_array(const Array& x, const Sharding* target, const std::string& w
                     SourceLine source) {
   const StoredNode* node = node_of(x) ? stored_of(x) : nullptr;
   const detail::MeshImpl* mesh = target->mesh();
-  if (!node || node->trace != 0 || node->mesh != mesh || !node->sharding || mesh->is_single() ||
+  if (node && node->trace != 0 && node->sharding == target) return x;
+  if (!node || node->mesh != mesh || !node->sharding || mesh->is_single() ||
       node->sharding == target) {
     return reshard(x, target, what, source);
   }
@@ -83,14 +91,12 @@ Array reshard_array(const Array& x, const Sharding* target, const std::string& w
   want_local_devices(*mesh, what, source);
   PerDeviceTrace trace(mesh, {false, false});
   const ShapedArray& t = node->type;
-  const ShapedArray block(node->sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
-                          AxisSet(mesh->env(), node->sharding->mentioned()));
-  Array moved = relabel(*node, block, nullptr, trace.id(), true);
+  Array moved = relabel(*node, block_type(t, node->sharding, what), nullptr, trace.id(), true);
   {
     TraceScope scope(trace);
     moved = reshard_block(std::move(moved), node->sharding, target, t.dims().size(), source);
   }
-  return relabel(*stored_of(moved), t, target, 0, node->committed);
+  return relabel(*stored_of(moved), t, target, node->trace, node->committed);
 }
 
 }  // namespace shmap

@@ -18,13 +18,18 @@ namespace shmap {
 Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
                     SourceLine source);
 
+// The type of each device's block of an array, which varies over the axes that the sharding
+// mentions and over those of the array's type (a value of a body with automatic axes). ValueError
+// naming `what` where the array does not fit the sharding.
+ShapedArray block_type(const ShapedArray& array, const Sharding* sharding, const std::string& what);
+
 // A concrete array under `target`, with the contract of reshard_by_copies (core/runtime/reshard.h):
 // by copies, or by reshard_array where the array has blocks in several processes.
 Array reshard(const Array& x, const Sharding* target, const std::string& what,
               SourceLine source = {});
 
 // A concrete array under `target`, with the same contract: by collectives where its sharding is
-// over the same mesh, otherwise by `reshard`.
+// over the same mesh, otherwise by `reshard`. A value of a body with automatic axes, too.
 Array reshard_array(const Array& x, const Sharding* target, const std::string& what,
                     SourceLine source = {});
 

@@ -215,6 +215,42 @@ def programs(runner):
         arange("f32", 64, 2),
         body="psum(x, 'i'); all_gather(psum_scatter(x, 'i', {tiled}), 'i', {tiled})",
     )
+    # Some axes of the mesh, the others being automatic.
+    add(
+        "automatic_axes",
+        lambda p, q: lax.psum(p @ q, "i"),
+        two,
+        ["i", ""],
+        "",
+        arange("f32", 8, 6),
+        arange("f32", 6, 4),
+        axis_names=["i"],
+        body="psum(matmul(a, b), 'i')",
+    )
+    add(
+        "automatic_axes/two_of_three",
+        lambda p, q: lax.psum_scatter(p @ q, "y", scatter_dimension=0, tiled=True),
+        cube,
+        ["z,y", "y,none"],
+        "(z,y),none",
+        a,
+        b,
+        axis_names=["y", "z"],
+        body="psum_scatter(matmul(a, b), 'y', {0, tiled})",
+    )
+    add(
+        "nested",
+        lambda p: jax.shard_map(
+            lambda q: lax.psum(q, "j"), in_specs=P(None, "j"), out_specs=P(), axis_names={"j"}
+        )(p)
+        + lax.axis_index("i").astype(p.dtype),
+        two,
+        "i",
+        "i",
+        arange("f32", 8, 6),
+        axis_names=["i"],
+        body="shard_map(psum(q, 'j'), P(none, 'j'), P())(p) + axis_index('i')",
+    )
     four = ((4,), ("i",))
     add(
         "repeated_psum",

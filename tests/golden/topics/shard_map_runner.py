@@ -54,7 +54,7 @@ class Runner:
     def __init__(self, topic):
         self.topic = topic
 
-    def call(self, fn, mesh, in_specs, out_specs, args, check=True):
+    def call(self, fn, mesh, in_specs, out_specs, args, check=True, axis_names=()):
         types = []
 
         def wrapped(*blocks):
@@ -69,23 +69,42 @@ class Runner:
             in_specs=tuple(map(spec, in_specs)),
             out_specs=out_tree,
             check_vma=check,
+            axis_names=set(axis_names),
         )
         out = jax.block_until_ready(jax.jit(mapped)(*map(jnp.asarray, args)))
         return [np.asarray(leaf) for leaf in jax.tree.leaves(out)], types
 
     def add(
-        self, name, fn, mesh, in_specs, out_specs, *args, check=True, permutation=None, **params
+        self,
+        name,
+        fn,
+        mesh,
+        in_specs,
+        out_specs,
+        *args,
+        check=True,
+        permutation=None,
+        axis_names=(),
+        **params,
     ):
         in_specs = [in_specs] if isinstance(in_specs, str) else in_specs
         out_specs = [out_specs] if isinstance(out_specs, str) else out_specs
         sizes, names = mesh
         out, types = self.call(
-            fn, make_mesh(sizes, names, permutation), in_specs, out_specs, args, check
+            fn,
+            make_mesh(sizes, names, permutation),
+            in_specs,
+            out_specs,
+            args,
+            check,
+            axis_names,
         )
         if check:
             params["types"] = types
         else:
             params["check_vma"] = False
+        if axis_names:
+            params["axis_names"] = list(axis_names)
         if permutation is not None:
             params["devices"] = permutation
         self.topic.add(
