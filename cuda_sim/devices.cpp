@@ -105,7 +105,7 @@ cudaError_t cudaSetDevice(int device) {
   return api("cudaSetDevice", kEvenIfLost, [&](Runtime& r, Lock&) {
     if (!exists(r, device)) return cudaErrorInvalidDevice;
     this_thread.device = device;
-    this_thread.has_context = true;
+    this_thread.has_context = r.devices[device]->has_context = true;
     return cudaSuccess;
   });
 }

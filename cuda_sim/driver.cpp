@@ -31,17 +31,22 @@ Modules& modules() {
   return *all;
 }
 
-// Unlike the runtime API, the driver API creates no context for a thread.
+// Unlike the runtime API, the driver API creates no context for a thread. This is for the functions
+// that need none.
 template <class Body>
-CUresult driver_api(const char* function, unsigned flags, Body&& body) {
+CUresult ask_driver(const char* function, unsigned flags, Body&& body) {
   // Driver error codes are the runtime's numbers, except those that the two APIs name differently.
   const cudaError_t before = this_thread.last_error;
-  const cudaError_t error = api(function, flags | kNoContext, [&](Runtime& r, Lock& lock) {
-    return this_thread.has_context ? body(r, lock) : cudaErrorDeviceUninitialized;
-  });
+  const cudaError_t error = api(function, flags | kNoContext, body);
   this_thread.last_error = before;  // the driver API does not set the runtime's last error
   return static_cast<CUresult>(error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue
                                                                       : error);
+}
+template <class Body>
+CUresult driver_api(const char* function, unsigned flags, Body&& body) {
+  return ask_driver(function, flags, [&](Runtime& r, Lock& lock) {
+    return this_thread.has_context ? body(r, lock) : cudaErrorDeviceUninitialized;
+  });
 }
 
 // Writes a shared object in memory to a file, and returns its path; "" where that fails. The
@@ -107,6 +112,27 @@ bool is_function(CUfunction f) {
 using namespace shmap_sim;
 
 extern "C" {
+
+static CUresult sim_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned* flags, int* active) {
+  return ask_driver("cuDevicePrimaryCtxGetState", 0, [&](Runtime& r, Lock&) {
+    if (flags == nullptr || active == nullptr) return cudaErrorInvalidValue;
+    if (dev < 0 || dev >= static_cast<int>(r.devices.size())) return cudaErrorInvalidDevice;
+    *flags = 0;
+    *active = r.devices[dev]->has_context ? 1 : 0;
+    return cudaSuccess;
+  });
+}
+
+static CUresult sim_cuPointerGetAttribute(void* data, CUpointer_attribute attribute,
+                                          CUdeviceptr ptr) {
+  return ask_driver("cuPointerGetAttribute", 0, [&](Runtime& r, Lock&) {
+    const int device = device_at(r, reinterpret_cast<const void*>(ptr));
+    if (data == nullptr || attribute != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL || device < 0)
+      return cudaErrorInvalidValue;
+    *static_cast<int*>(data) = device;
+    return cudaSuccess;
+  });
+}
 
 static CUresult sim_cuModuleLoadData(CUmodule* module, const void* image) {
   return load("cuModuleLoadData", module, image);
@@ -211,6 +237,8 @@ cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr, unsigned
 #define SHMAP_SIM_ENTRY(name) \
   { #name, reinterpret_cast < void*>(&sim_##name) }
     static const Entry entries[] = {
+        SHMAP_SIM_ENTRY(cuDevicePrimaryCtxGetState),
+        SHMAP_SIM_ENTRY(cuPointerGetAttribute),
         SHMAP_SIM_ENTRY(cuModuleLoadData),
         SHMAP_SIM_ENTRY(cuModuleLoadDataEx),
         SHMAP_SIM_ENTRY(cuModuleGetFunction),

@@ -307,7 +307,7 @@ cudaError_t cudaHostUnregister(void* ptr) {
 }
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* ptr) {
-  return api("cudaPointerGetAttributes", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaPointerGetAttributes", 0, [&](Runtime& r, Lock&) {
     if (attributes == nullptr) return cudaErrorInvalidValue;
     *attributes = {};
     void* p = const_cast<void*>(ptr);

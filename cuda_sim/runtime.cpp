@@ -62,7 +62,8 @@ cudaError_t enter(const char* function, unsigned flags, Runtime& r) {
   if (r.devices.empty()) return cudaErrorNoDevice;
   const cudaError_t lost = r.devices[this_thread.device]->lost;
   if (lost != cudaSuccess && (flags & kEvenIfLost) == 0) return lost;
-  if ((flags & (kEvenIfLost | kNoContext)) == 0) this_thread.has_context = true;
+  if ((flags & (kEvenIfLost | kNoContext)) == 0)
+    this_thread.has_context = r.devices[this_thread.device]->has_context = true;
   return (flags & kUnsafe) != 0 && !r.captures.empty() ? check_unsafe(r) : cudaSuccess;
 }
 
@@ -133,6 +134,12 @@ int device_of_memory(const void* address) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   return device_at(r, address);
+}
+
+bool has_context(int device) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  return r.devices[device]->has_context;
 }
 
 int device_of(cudaStream_t stream) {

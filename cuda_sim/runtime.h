@@ -41,6 +41,7 @@ struct Device {
   Arena arena;
   std::shared_ptr<Stream> legacy;
   cudaError_t lost = cudaSuccess;  // sticky
+  bool has_context = false;        // some call has created one there
   std::vector<bool> peers;         // devices whose memory it may access
 };
 
@@ -173,7 +174,7 @@ enum : unsigned {
   kNoDriver = 1,    // works without a driver, and on a lost device
   kUnsafe = 2,      // must not happen while certain captures are under way
   kEvenIfLost = 4,  // works on a lost device; creates no context
-  kNoContext = 8    // must not create a context for the thread
+  kNoContext = 8    // creates no context for the thread
 };
 
 // Counts the call, applies injected faults, fails on a lost device; then calls body(runtime, lock).

@@ -119,22 +119,15 @@ Transfers& transfers() {
   return *all;
 }
 
-int gpu_of(const void* device_memory) {
-  if (present_gpus().gpus <= 1) return 0;
-  cudaPointerAttributes attributes;
-  check(cudaPointerGetAttributes(&attributes, device_memory), "cudaPointerGetAttributes");
-  return attributes.device;
-}
-
 template <class Copy>
 void transfer(const void* device_memory, std::int64_t bytes, Copy copy) {
   if (bytes == 0) return;
   if (capturing()) throw Error("copying between host and GPU while this thread captures a graph");
   if (forked()) throw_forked();
-  const PinnedBlock room(std::min(bytes, kPinnedPieces * kPiece));
   std::unique_ptr<Transfer> with = transfers().take(gpu_of(device_memory));
+  const GpuScope gpu(with->gpu());
+  const PinnedBlock room(std::min(bytes, kPinnedPieces * kPiece));
   try {
-    const GpuScope gpu(with->gpu());
     copy(*with, room.data());
   } catch (...) {
     with->settle();

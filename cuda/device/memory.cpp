@@ -45,9 +45,6 @@ void* CudaMemorySpace::map(std::int64_t bytes) {
   return nullptr;
 }
 
-void CudaMemorySpace::unmap(void* data, std::int64_t) noexcept {
-  const UncapturedCalls uncaptured;
-  note(cudaFree(data));
-}
+void CudaMemorySpace::unmap(void* data, std::int64_t) noexcept { free_memory(gpu_, data); }
 
 }  // namespace shmap::cuda

@@ -13,7 +13,8 @@ namespace shmap::cuda {
 class PinnedPool {
  public:
   static PinnedPool& instance();  // never destroyed
-  // At least `bytes`, 64-byte aligned; throws OutOfMemory.
+  // At least `bytes`, 64-byte aligned; throws OutOfMemory. The calling thread's current GPU is one
+  // that this process uses.
   void* take(std::int64_t bytes);
   void give(void* block) noexcept;  // calls no CUDA function, so that host functions may call it
 

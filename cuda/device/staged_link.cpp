@@ -110,11 +110,9 @@ class Stages {
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes, cudaStream_t stream) {
     int to_gpu = 0;
     check(cudaGetDevice(&to_gpu), "cudaGetDevice");
-    cudaPointerAttributes of_src{};
-    check(cudaPointerGetAttributes(&of_src, src), "cudaPointerGetAttributes");
     // A graph of a single GPU has no stream of another GPU: the destination's GPU then reads the
     // source itself.
-    const int from_gpu = captures_graph_of_one_gpu() ? to_gpu : of_src.device;
+    const int from_gpu = captures_graph_of_one_gpu() ? to_gpu : gpu_of(src);
     stage(bytes, from_gpu, to_gpu, stream)->copy(dst, src, bytes, stream);
   }
 

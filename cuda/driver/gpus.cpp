@@ -1,5 +1,7 @@
 #include "cuda/driver/gpus.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -7,6 +9,7 @@
 #include "core/base/warning.h"
 #include "core/device/backend.h"
 #include "core/processes/processes.h"
+#include "cuda/driver/driver_function.h"
 #include "cuda/driver/error.h"
 #include "shmap/error.h"
 
@@ -21,6 +24,16 @@ std::string version_text(int version) {
 // in which the streams of more than two devices would wait for each other needlessly.
 __attribute__((constructor)) void ask_for_connections() {
   env::set_at_load("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+}
+
+// True if this process has a context on the GPU, or if the driver does not say. (A CUdevice is the
+// GPU's number.)
+bool has_context(int gpu) noexcept {
+  static auto* const state =
+      driver_function<decltype(cuDevicePrimaryCtxGetState)>("cuDevicePrimaryCtxGetState");
+  unsigned flags = 0;
+  int active = 0;
+  return state == nullptr || state(gpu, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 }  // namespace
@@ -116,6 +129,29 @@ void enable_peer_access(std::span<const int> gpus) {
   }
 }
 
+int gpu_of(const void* device_memory) {
+  if (present_gpus().gpus <= 1) return 0;
+  // The driver's function, since cudaPointerGetAttributes creates a context on the current GPU.
+  static auto* const attribute =
+      driver_function<decltype(cuPointerGetAttribute)>("cuPointerGetAttribute");
+  if (attribute == nullptr) throw DeviceError("the CUDA driver has no cuPointerGetAttribute");
+  int gpu = 0;
+  check(static_cast<cudaError_t>(attribute(&gpu, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                           reinterpret_cast<CUdeviceptr>(device_memory))),
+        "cuPointerGetAttribute");
+  return gpu;
+}
+
+void free_memory(int gpu, void* data) noexcept {
+  try {
+    const GpuScope scope(gpu);
+    const UncapturedCalls uncaptured;  // another thread may free while it captures
+    note(cudaFree(data));
+  } catch (const DeviceError&) {
+    return;
+  }
+}
+
 // On a thread that never chose a GPU, GPU 0 is current, but the thread has no context until it
 // calls a runtime function; driver functions do not create one.
 GpuScope::GpuScope(int gpu) {
@@ -129,7 +165,7 @@ GpuScope::GpuScope(int gpu) {
 }
 
 GpuScope::~GpuScope() {
-  if (before_ >= 0) note(cudaSetDevice(before_));
+  if (before_ >= 0 && has_context(before_)) note(cudaSetDevice(before_));
 }
 
 UncapturedCalls::UncapturedCalls() noexcept {

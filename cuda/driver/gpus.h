@@ -33,8 +33,13 @@ std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found);
 // Lets these GPUs access each other's memory where the hardware can.
 void enable_peer_access(std::span<const int> gpus);
 
-// Makes the GPU the calling thread's current one, and restores the previous one. The thread then
-// has a context, which driver calls need and a new thread lacks. Throws DeviceError.
+// The GPU of an address of device memory. Any thread; creates no context. Throws DeviceError.
+int gpu_of(const void* device_memory);
+
+// Makes the GPU the calling thread's current one, and restores the previous one if this process
+// uses that: to make a GPU current gives the process a context there, hundreds of MB of the GPU's
+// memory. The thread then has a context, which driver calls need and a new thread lacks. Throws
+// DeviceError.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);
@@ -45,6 +50,10 @@ class GpuScope {
  private:
   int before_ = -1;  // -1: the GPU was current already
 };
+
+// cudaFree, for memory of that GPU; does nothing where the GPU is lost. (On a thread that never
+// chose a GPU, cudaFree itself would create a context on GPU 0.)
+void free_memory(int gpu, void* data) noexcept;
 
 // While this thread captures, the runtime refuses calls that could disturb captures elsewhere, such
 // as queries of events. This scope allows them, for code that does not use anything captured.

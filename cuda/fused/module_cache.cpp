@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cuda/driver/driver_function.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "cuda/fused/kernel_image.h"
@@ -17,8 +18,6 @@ namespace shmap::cuda {
 
 namespace {
 
-// The driver's functions, obtained through the CUDA runtime: the library does not link the driver,
-// so that it starts on machines without one.
 struct DriverApi {
   decltype(&cuModuleLoadData) load_data;
   decltype(&cuModuleGetFunction) get_function;
@@ -27,31 +26,20 @@ struct DriverApi {
 };
 
 template <class Fn>
-void find(const char* name, Fn*& function, bool required) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  const cudaError_t code =
-      cudaGetDriverEntryPointByVersion(name, &found, 12040, cudaEnableDefault, &status);
-#else
-  const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
-#endif
-  if (code != cudaSuccess || status != cudaDriverEntryPointSuccess) found = nullptr;
-  if (found == nullptr && required) {
-    cuda::check(code, "cudaGetDriverEntryPoint");
-    throw DeviceError(std::string("the CUDA driver has no function ") + name +
-                      ": it is older than CUDA 12.4, which fused kernels need; update it");
-  }
-  function = reinterpret_cast<Fn*>(found);
+void find(const char* name, Fn*& function) {
+  function = driver_function<Fn>(name);
+  if (function != nullptr) return;
+  throw DeviceError(std::string("the CUDA driver has no function ") + name +
+                    ": it is older than CUDA 12.4, which fused kernels need; update it");
 }
 
 const DriverApi& driver() {
   static const DriverApi api = [] {
     DriverApi made{};
-    find("cuModuleLoadData", made.load_data, true);
-    find("cuModuleGetFunction", made.get_function, true);
-    find("cuLaunchKernel", made.launch_kernel, true);
-    find("cuFuncLoad", made.func_load, false);
+    find("cuModuleLoadData", made.load_data);
+    find("cuModuleGetFunction", made.get_function);
+    find("cuLaunchKernel", made.launch_kernel);
+    made.func_load = driver_function<CUresult(CUfunction)>("cuFuncLoad");
     return made;
   }();
   return api;

@@ -1,5 +1,5 @@
-// The part of the driver API that loads modules: types, and functions that only
-// cudaGetDriverEntryPoint() returns, by name.
+// The part of the driver API that loads modules and asks about contexts: types, and functions that
+// only cudaGetDriverEntryPoint() returns, by name.
 #pragma once
 #include <cstddef>
 
@@ -45,7 +45,13 @@ typedef enum CUfunction_attribute_enum {
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 } CUfunction_attribute;
 
+typedef enum CUpointer_attribute_enum {
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9
+} CUpointer_attribute;
+
 extern "C" {
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active);
+CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr);
 CUresult cuModuleLoadData(CUmodule* module, const void* image);
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
                             CUjit_option* options, void** optionValues);

@@ -83,6 +83,8 @@ struct Counts {
   std::uint64_t launches = 0;  // kernels run, ever
 };
 Counts counts();
+// Whether this process has a context on that GPU, which takes hundreds of MB of a real one.
+bool has_context(int device);
 bool overrun_seen();  // whether the guard zone of a freed allocation was overwritten
 
 }  // namespace shmap_sim

@@ -17,17 +17,14 @@ constexpr std::size_t kLeast = 4 << 20;  // of a stream
 }  // namespace
 
 struct Workspaces::Memory final : GraphResource {
-  Memory(const std::string& what, std::size_t size) : bytes(size) {
+  Memory(const std::string& what, int of_gpu, std::size_t size) : gpu(of_gpu), bytes(size) {
     const UncapturedCalls uncaptured;
     check(cudaMalloc(&data, size), ("cudaMalloc of the workspace of " + what).c_str());
   }
-  ~Memory() override {
-    const UncapturedCalls uncaptured;  // another thread may destroy a graph while it captures
-                                       // another
-    note(cudaFree(data));
-  }
+  ~Memory() override { free_memory(gpu, data); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
+  const int gpu;
   void* data = nullptr;
   std::size_t bytes;
 };
@@ -44,13 +41,13 @@ void* Workspaces::at_least(std::size_t bytes, int gpu, cudaStream_t stream) {
     Ref<Memory>& own = of_streams_[{gpu, stream}];
     if (!own || own->bytes < bytes) {
       own.reset();  // waits for the calls that use it
-      own = make_ref<Memory>(what_, std::bit_ceil(std::max(bytes, kLeast)));
+      own = make_ref<Memory>(what_, gpu, std::bit_ceil(std::max(bytes, kLeast)));
     }
     return own->data;
   }
   CapturedMemory& captured = captured_[{gpu, stream}];
   if (captured.capture != capture || captured.bytes < bytes) {
-    const auto made = make_ref<Memory>(what_, bytes);
+    const auto made = make_ref<Memory>(what_, gpu, bytes);
     if (!keep_with_graph(made))
       throw Error(what_ + ": in a capture that was not begun by this library");
     captured = {capture, made->data, made->bytes};

@@ -1,0 +1,41 @@
+// A process creates contexts, which take hundreds of MB of a GPU's memory, only on the GPUs that it
+// uses: where each process of a node has a GPU of its own, the others must not all be on GPU 0.
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include <cstdlib>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "cuda_sim.h"
+
+namespace shmap {
+namespace {
+
+TEST(UnusedGpus, HaveNoContext) {
+  setenv("SHMAP_SIM_GPUS", "2", 1);
+  setenv("SHMAP_SIM_LT_WORKSPACE", "1", 1);
+  setenv("SHMAP_DEVICES", "cuda:1", 1);
+  shmap_sim::reset();
+  auto f = jit([](Array a) { return matmul(a, a) + cumsum(tanh(a), 0); });
+  const std::vector<float> values(64 * 64, 0.5f);
+  const auto made = [&] { return array(std::span(values), {64, 64}); };
+  const Array x = made();
+  const std::vector<float> want = f(x).to_vector<float>();
+  // On threads that never chose a GPU: transfers, captures, eager operations.
+  for (int turn = 0; turn < 3; ++turn) {
+    std::thread([&] {
+      EXPECT_EQ(f(x).to_vector<float>(), want);
+      EXPECT_EQ((x + made()).to_vector<float>()[7], 1.f);
+    }).join();
+  }
+  // Memory is short: unused blocks go back to the driver.
+  shmap_sim::inject("cudaMalloc", cudaErrorMemoryAllocation);
+  std::thread([] { full({1 << 24}, 1.f).block_until_ready(); }).join();
+  EXPECT_TRUE(shmap_sim::has_context(1));
+  EXPECT_FALSE(shmap_sim::has_context(0));
+}
+
+}  // namespace
+}  // namespace shmap
