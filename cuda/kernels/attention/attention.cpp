@@ -8,6 +8,7 @@
 #include "core/base/float_format.h"
 #include "cuda/kernels/attention/attention_call.h"
 #include "cuda/kernels/attention/library_attention.h"
+#include "cuda/kernels/launch/launch.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -17,7 +18,6 @@ namespace {
 constexpr std::int64_t kMostDepth = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // rows are counted in 32 bits
 constexpr std::int64_t kLeastTile = 16;                    // rows of a block, in every kernel
-constexpr std::int64_t kMostGridBlocks = (std::int64_t{1} << 31) - 1;
 
 // Splits the keys into parts until there are about two blocks for each multiprocessor of a large
 // GPU, with at least four key blocks in each part.

@@ -151,10 +151,9 @@ void attention_grad_f32(const AttentionGradCall& call, void* native_stream) {
     using Tiles = FloatGradTiles<kDepth>;
     const std::int64_t rows = kOf == GradOf::keys ? a.k_rows : a.q_rows,
                        heads = a.outer * a.inner * (kOf == GradOf::keys ? 1 : a.shared);
-    launch_with_shared(
-        "attention_grad", attention_grad_rows<kDepth, kOf>,
-        dim3(static_cast<unsigned>((rows + Tiles::kRows - 1) / Tiles::kRows * heads)),
-        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+    launch_with_shared("attention_grad", attention_grad_rows<kDepth, kOf>,
+                       grid_of("attention_grad", (rows + Tiles::kRows - 1) / Tiles::kRows * heads),
+                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const auto all = [&]<int kDepth>() {
     run.template operator()<kDepth, GradOf::keys>();

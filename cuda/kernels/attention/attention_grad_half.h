@@ -293,12 +293,11 @@ void attention_grad_half(const AttentionGradCall& call, void* native_stream) {
     using Tiles = GradTiles<kDepth>;
     const std::int64_t rows = kOf == GradOf::keys ? a.k_rows : a.q_rows,
                        heads = a.outer * a.inner * (kOf == GradOf::keys ? 1 : a.shared);
-    launch_with_shared(
-        "attention_grad",
-        call.plain ? attention_grad_half_rows<T, kDepth, kOf, kSums, true>
-                   : attention_grad_half_rows<T, kDepth, kOf, kSums, false>,
-        dim3(static_cast<unsigned>((rows + Tiles::kRows - 1) / Tiles::kRows * heads)),
-        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+    launch_with_shared("attention_grad",
+                       call.plain ? attention_grad_half_rows<T, kDepth, kOf, kSums, true>
+                                  : attention_grad_half_rows<T, kDepth, kOf, kSums, false>,
+                       grid_of("attention_grad", (rows + Tiles::kRows - 1) / Tiles::kRows * heads),
+                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const auto all = [&]<int kDepth>() {
     if constexpr (kDepth > 128) {  // both sums together exceed the registers

@@ -238,10 +238,10 @@ void attention_half(const AttentionCall& call, void* native_stream) {
   const auto run = [&]<int kDepth>() {
     using Tiles = HalfTiles<kDepth>;
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
-    launch_with_shared(
-        "attention", call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
-        dim3(static_cast<unsigned>(tiles * a.outer * a.inner * a.shared * call.parts)),
-        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+    launch_with_shared("attention",
+                       call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
+                       grid_of("attention", tiles * a.outer * a.inner * a.shared * call.parts),
+                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
   if (depth <= 64) return run.template operator()<64>();

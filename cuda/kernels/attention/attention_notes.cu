@@ -53,7 +53,7 @@ void attention_notes(const AttentionGradCall& call, void* native_stream) {
                       : a.out_dtype == f16 ? make_notes<F16>
                                            : make_notes<Bf16>;
   launch("attention_notes", kernel,
-         dim3(static_cast<unsigned>(a.outer * a.inner * a.shared * call.masked_tiles)),
+         grid_of("attention_notes", a.outer * a.inner * a.shared * call.masked_tiles),
          dim3(kThreadsOfNotes), native_stream, call);
 }
 

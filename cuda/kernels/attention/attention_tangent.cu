@@ -137,7 +137,7 @@ void run_tangents(const AttentionTangent& tangent, void* native_stream) {
     using Tiles = TangentTiles<kDepth>;
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
     launch_with_shared("attention_tangent", attention_tangent_rows<T, kDepth>,
-                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner * a.shared)),
+                       grid_of("attention_tangent", tiles * a.outer * a.inner * a.shared),
                        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, tangent);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;

@@ -22,6 +22,9 @@ namespace shmap::cuda {
 // Throws Error: there is no such kernel for the dtype, or the size of elements, that a call wants.
 [[noreturn]] void throw_no_kernel(const char* kernel);
 
+// Throws ValueError: `kernel` would take more blocks than a grid has.
+[[noreturn]] void throw_too_many_blocks(const char* kernel, std::int64_t blocks);
+
 // Threads of a block, unless a kernel needs another number.
 inline constexpr int kThreads = 256;
 // The most blocks of a grid, several waves of the largest GPU: a grid-stride loop handles further
@@ -33,6 +36,16 @@ inline constexpr std::int64_t kMaxBlocks = 1 << 14;
 inline dim3 grid_for(std::int64_t items, int threads = kThreads) {
   const std::int64_t blocks = (items + threads - 1) / threads;
   return dim3(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks));
+}
+
+// The most blocks that a grid has along x.
+inline constexpr std::int64_t kMostGridBlocks = (std::int64_t{1} << 31) - 1;
+
+// A grid of that many blocks, each of which handles one item. Throws ValueError where they are too
+// many.
+inline dim3 grid_of(const char* kernel, std::int64_t blocks) {
+  if (blocks > kMostGridBlocks) throw_too_many_blocks(kernel, blocks);
+  return dim3(static_cast<unsigned>(blocks));
 }
 
 // True if indices below n, and the last step of a grid-stride loop beyond n, fit in 32 bits.

@@ -108,7 +108,11 @@ struct ReducePlan {
     return plan;
   }
 
-  dim3 grid() const { return dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(parts)); }
+  dim3 grid() const {
+    dim3 grid = grid_of("reduce", tiles);
+    grid.y = static_cast<unsigned>(parts);
+    return grid;
+  }
 
  private:
   static constexpr std::int64_t kWantedBlocks = 1024;  // several for each multiprocessor of any GPU

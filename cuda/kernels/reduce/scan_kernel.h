@@ -157,7 +157,7 @@ template <class Op, class T>
 void scan_type(const ScanPlan& plan, const void* in, void* out, void* scratch, void* stream) {
   using A = typename Op::template Acc<T>;
   const std::int64_t jobs = plan.lines * plan.parts;
-  const dim3 grid = plan.across != 0 ? grid_for(jobs) : dim3(static_cast<unsigned>(jobs));
+  const dim3 grid = plan.across != 0 ? grid_for(jobs) : grid_of("scan", jobs);
   const auto kernel = plan.across != 0 ? scan_across<Op, T, A> : scan_along<Op, T, A>;
   const auto* const from = static_cast<const T*>(in);
   auto* const to = static_cast<T*>(out);

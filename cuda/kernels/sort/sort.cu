@@ -293,7 +293,8 @@ void top_k(const TopK& t, void* scratch, void* stream) {
   check_key(t.dtype, t.len, "top_k");
   if (t.k == 0 || t.outer == 0) return;
   const KeyRule rule(t.dtype);
-  const dim3 rows(static_cast<unsigned>(t.outer));
+  const bool by_rows = sorts_rows(t);
+  const dim3 rows = by_rows ? dim3() : grid_of("top_k", t.outer);
   const bool known = with_bits(itemsize(t.dtype), [&]<class Bits>() {
     const auto* const in = static_cast<const Bits*>(t.in);
     auto* const values = static_cast<Bits*>(t.values);
@@ -303,7 +304,7 @@ void top_k(const TopK& t, void* scratch, void* stream) {
                     dim3(static_cast<unsigned>(threads_of_line(padded))), stream, in, rule, values,
                     t.indices, static_cast<int>(t.len), static_cast<int>(t.k), padded);
     }
-    if (!sorts_rows(t)) {
+    if (!by_rows) {
       return launch("top_k", top_k_long<Bits>, rows, dim3(kThreads), stream, in, rule, values,
                     t.indices, t.len, static_cast<int>(t.k), padded_line(t.k));
     }

@@ -151,7 +151,7 @@ const void* sort_lines(const SortLines& s, void* scratch, void* stream) {
     return nullptr;
   }
   const int len = static_cast<int>(s.len), padded = padded_line(s.len);
-  const dim3 grid(static_cast<unsigned>(s.lines));
+  const dim3 grid = grid_of("sort", s.lines);
   const dim3 block(static_cast<unsigned>(threads_of_line(padded)));
   if (s.key_bytes == 8) {
     launch("sort", sort_short_lines<std::uint64_t>, grid, block, stream,

@@ -172,6 +172,9 @@ TEST_F(CudaReduce, RefusesWhatHasNoReduction) {
   EXPECT_THROW(arg_reduce(ArgReduction::argmax, prng_key, i32, 1, 3, 1, memory.data(),
                           memory.data(), nullptr, nullptr),
                TypeError);
+  EXPECT_THROW(reduce(Reduction::sum, f32, runs_of({std::int64_t{1} << 32, 2, 2}), memory.data(),
+                      memory.data(), nullptr, nullptr),
+               ValueError);
 }
 
 void check_arg(std::int64_t outer, std::int64_t reduced, std::int64_t inner, bool all_types) {

@@ -103,6 +103,9 @@ TEST_F(CudaScan, NothingAndWhatHasNoScan) {
   s.op = Cumulative::cumlogsumexp;
   s.dtype = i32;
   EXPECT_THROW(scan(s, nullptr, nullptr), TypeError);
+  s.dtype = f32;
+  s.outer = std::int64_t{1} << 32;  // as many blocks, of which a grid would have none
+  EXPECT_THROW(scan(s, nullptr, nullptr), ValueError);
 }
 
 }  // namespace

@@ -102,6 +102,18 @@ TEST_F(CudaSort, RefusesKeysWithoutOrder) {
   EXPECT_THROW(top_k_scratch(t), ValueError);
 }
 
+TEST_F(CudaSort, RefusesMoreLinesThanAGridHasBlocks) {
+  SortLines lines;
+  lines.lines = std::int64_t{1} << 32;
+  lines.len = 2;
+  EXPECT_THROW(sort_lines(lines, nullptr, nullptr), ValueError);
+  TopK t;
+  t.outer = std::int64_t{1} << 32;
+  t.len = 2;
+  t.k = 1;
+  EXPECT_THROW(top_k(t, nullptr, nullptr), ValueError);
+}
+
 void check_top_k(std::int64_t outer, std::int64_t len, std::int64_t k, DType dtype) {
   const Bytes in = items_of(dtype, outer * len, Items::special, 12);
   Bytes values(static_cast<std::size_t>(outer * k * itemsize(dtype)));
