@@ -1,4 +1,5 @@
 // Devices: their number, their properties, and peer access.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -12,7 +13,7 @@ constexpr int kMultiprocessors = 132;
 constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kSharedPerMultiprocessor = 233472;
 constexpr int kSharedPerBlock = 49152;
-constexpr int kSharedPerBlockOptin = 232448;
+constexpr int kMostPeers = 8;  // of a GPU, in systems without an NVSwitch
 
 bool exists(const Runtime& r, int device) {
   return device >= 0 && device < static_cast<int>(r.devices.size());
@@ -76,7 +77,7 @@ int attribute(cudaDeviceAttr attr, int device, bool& known) {
     case cudaDevAttrCooperativeLaunch:
       return 0;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return kSharedPerBlockOptin;
+      return kMostSharedBytes;
     case cudaDevAttrHostRegisterSupported:
       return 1;
     case cudaDevAttrMaxBlocksPerMultiprocessor:
@@ -150,7 +151,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
     prop->streamPrioritiesSupported = 1;
     prop->sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
     prop->regsPerMultiprocessor = 65536;
-    prop->sharedMemPerBlockOptin = kSharedPerBlockOptin;
+    prop->sharedMemPerBlockOptin = kMostSharedBytes;
     prop->maxBlocksPerMultiProcessor = 32;
     prop->reservedSharedMemPerBlock = 1024;
     prop->memoryPoolsSupported = 1;
@@ -219,6 +220,8 @@ cudaError_t cudaDeviceEnablePeerAccess(int peerDevice, unsigned int flags) {
     if (!r.peer) return cudaErrorPeerAccessUnsupported;
     Device& own = *r.devices[this_thread.device];
     if (own.peers[peerDevice]) return cudaErrorPeerAccessAlreadyEnabled;
+    if (std::count(own.peers.begin(), own.peers.end(), true) >= kMostPeers)
+      return cudaErrorTooManyPeers;
     own.peers[peerDevice] = true;
     return cudaSuccess;
   });

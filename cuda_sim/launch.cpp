@@ -8,7 +8,6 @@
 namespace shmap_sim {
 namespace {
 
-constexpr std::size_t kMostShared = 232448;
 constexpr std::size_t kSharedUnasked = 49152;  // for a kernel that did not request more
 constexpr std::size_t kMostParameterBytes = 4096;
 
@@ -20,7 +19,7 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config) {
                     grid.y <= 65535 && grid.z <= 65535 && threads > 0 && threads <= 1024 &&
                     block.x <= 1024 && block.y <= 1024 && block.z <= 64;
   if (!fits) return cudaErrorInvalidConfiguration;
-  if (config.dynamicSmemBytes > kMostShared) return cudaErrorInvalidValue;
+  if (config.dynamicSmemBytes > kMostSharedBytes) return cudaErrorInvalidValue;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
     if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0) {
@@ -141,7 +140,7 @@ cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute attr, 
   return api("cudaFuncSetAttribute", 0, [&](Runtime& r, Lock&) {
     if (func == nullptr) return cudaErrorInvalidDeviceFunction;
     if (attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      if (value < 0 || static_cast<std::size_t>(value) > kMostShared) return cudaErrorInvalidValue;
+      if (value < 0 || value > kMostSharedBytes) return cudaErrorInvalidValue;
       r.most_shared[{this_thread.device, func}] = static_cast<std::size_t>(value);
       return cudaSuccess;
     }

@@ -1,6 +1,4 @@
 // Decides when NCCL carries a collective.
-#include <cuda_runtime_api.h>
-
 #include <map>
 #include <mutex>
 #include <set>
@@ -12,7 +10,7 @@
 #include "collectives/nccl/nccl_communicator.h"
 #include "collectives/nccl/roll_call.h"
 #include "collectives/nccl/start_across.h"
-#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 
 namespace shmap {
 
@@ -25,12 +23,6 @@ struct Cliques {
   bool peers = true;     // each GPU can reach the memory of the others of its clique
   bool whole = true;     // each clique with a local rank has only local ranks
 };
-
-bool reaches(int from, int to) {
-  int possible = 0;
-  cuda::check(cudaDeviceCanAccessPeer(&possible, from, to), "cudaDeviceCanAccessPeer");
-  return possible != 0;
-}
 
 Cliques look_at(const GroupBlocks& g) {
   Cliques found;
@@ -45,7 +37,7 @@ Cliques look_at(const GroupBlocks& g) {
     }
     found.whole &= here == 0 || here == clique.size();
     for (int a : own)
-      for (int b : own) found.peers &= a == b || reaches(a, b);
+      for (int b : own) found.peers &= a == b || cuda::reaches(a, b);
   }
   return found;
 }

@@ -41,7 +41,9 @@ const char* remedy(cudaError_t code) noexcept {
 }  // namespace
 
 bool is_sticky(cudaError_t code) noexcept {
-  switch (code) {
+  switch (static_cast<int>(code)) {
+    case 226:  // cudaErrorContained and, below, cudaErrorTensorMemoryLeak, which CUDA 12.4 lacks
+    case 721:
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchTimeout:
     case cudaErrorAssert:
@@ -56,6 +58,7 @@ bool is_sticky(cudaError_t code) noexcept {
     case cudaErrorExternalDevice:
     case cudaErrorContextIsDestroyed:
     case cudaErrorDevicesUnavailable:
+    case cudaErrorMpsClientTerminated:
     case cudaErrorUnknown:
       return true;
     default:

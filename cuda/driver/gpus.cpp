@@ -3,7 +3,10 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "core/base/load_environment.h"
 #include "core/base/warning.h"
@@ -24,6 +27,15 @@ std::string version_text(int version) {
 // in which the streams of more than two devices would wait for each other needlessly.
 __attribute__((constructor)) void ask_for_connections() {
   env::set_at_load("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+}
+
+struct PeerAccess {
+  std::mutex mutex;
+  std::set<std::pair<int, int>> reached;  // from a GPU to another
+};
+PeerAccess& peers() {
+  static auto* const access = new PeerAccess;
+  return *access;
 }
 
 // True if this process has a context on the GPU, or if the driver does not say. (A CUdevice is the
@@ -120,13 +132,21 @@ void enable_peer_access(std::span<const int> gpus) {
       if (from == to || cudaDeviceCanAccessPeer(&possible, from, to) != cudaSuccess) continue;
       if (possible == 0) continue;
       const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
-      if (code == cudaErrorPeerAccessAlreadyEnabled) {
+      const bool refused = code == cudaErrorTooManyPeers;  // more than eight, without an NVSwitch
+      if (refused || code == cudaErrorPeerAccessAlreadyEnabled)
         cudaGetLastError();
-      } else {
+      else
         check(code, "cudaDeviceEnablePeerAccess");
-      }
+      if (refused) continue;
+      std::lock_guard lock(peers().mutex);
+      peers().reached.emplace(from, to);
     }
   }
+}
+
+bool reaches(int gpu, int other) {
+  std::lock_guard lock(peers().mutex);
+  return peers().reached.contains({gpu, other});
 }
 
 int gpu_of(const void* device_memory) {

@@ -30,8 +30,10 @@ const char* default_gpus();
 // old, a GPU that does not exist.
 std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found);
 
-// Lets these GPUs access each other's memory where the hardware can.
+// Lets these GPUs access each other's memory where the system can.
 void enable_peer_access(std::span<const int> gpus);
+// Whether enable_peer_access() has let `gpu` access the memory of `other`.
+bool reaches(int gpu, int other);
 
 // The GPU of an address of device memory. Any thread; creates no context. Throws DeviceError.
 int gpu_of(const void* device_memory);

@@ -20,6 +20,7 @@
 #include "cuda/backend/graph.h"
 #include "cuda/device/host_copy.h"
 #include "cuda/device/host_reads.h"
+#include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
@@ -481,6 +482,14 @@ TEST_F(CudaDeviceLayer, AnErrorOfOneCallIsThatTasksAlone) {
               AllOf(HasSubstr("'host'"), HasSubstr("cudaErrorInvalidValue")));
   EXPECT_NO_THROW(host(streams, clear).wait());
   EXPECT_NO_THROW(backend->synchronize());
+}
+
+// Those after which, by CUDA's headers, a process must be started again.
+TEST(CudaErrors, LoseTheGpu) {
+  for (const int code : {226, 700, 702, 716, 719, 721, 810})
+    EXPECT_TRUE(is_sticky(static_cast<cudaError_t>(code))) << code;
+  for (const int code : {1, 2, 600, 704, 900})
+    EXPECT_FALSE(is_sticky(static_cast<cudaError_t>(code))) << code;
 }
 
 // The last one: this process has no GPU after it.

@@ -1,5 +1,5 @@
-// A process creates contexts, which take hundreds of MB of a GPU's memory, only on the GPUs that it
-// uses: where each process of a node has a GPU of its own, the others must not all be on GPU 0.
+// A process on a node with many GPUs: what it does to those that it does not use, and how many it
+// can use.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -8,12 +8,25 @@
 #include <thread>
 #include <vector>
 
+#include "cuda/backend/backend.h"
+#include "cuda/driver/gpus.h"
 #include "cuda_sim.h"
 
 namespace shmap {
 namespace {
 
-TEST(UnusedGpus, HaveNoContext) {
+TEST(ManyGpus, ReachEightOthersEach) {
+  setenv("SHMAP_SIM_GPUS", "10", 1);
+  shmap_sim::reset();
+  const cuda::CudaBackend backend(DeviceSpec::parse("cuda"), 0, 0, -1);
+  EXPECT_EQ(backend.devices().size(), 10u);
+  EXPECT_TRUE(cuda::reaches(0, 8));
+  EXPECT_FALSE(cuda::reaches(0, 9));
+}
+
+// Contexts take hundreds of MB of a GPU's memory: where each process of a node has a GPU of its
+// own, they must not all have one on GPU 0 too.
+TEST(ManyGpus, HaveNoContextUnlessTheyAreUsed) {
   setenv("SHMAP_SIM_GPUS", "2", 1);
   setenv("SHMAP_SIM_LT_WORKSPACE", "1", 1);
   setenv("SHMAP_DEVICES", "cuda:1", 1);
