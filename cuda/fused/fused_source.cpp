@@ -20,14 +20,18 @@ constexpr std::int64_t kShortRow = 24 * 32;  // elements; up to here the order i
 constexpr std::int64_t kShortWords = 96;     // 4-byte words that one thread keeps of a short row in
                                              // registers
 constexpr std::int64_t kMostWords = 32;      // 4-byte words that a thread keeps of a longer row
-constexpr std::int64_t kMostWork = 512;      // operations that are unrolled for one thread
+constexpr std::int64_t kMostIntColumns = std::int64_t{1} << 30;
+constexpr std::int64_t kMostWork = 512;  // operations that are unrolled for one thread
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
 class Writer {
  public:
   Writer(const FusedProgram& program, bool aligned)
-      : p_(program), stages_(program), aligned_(aligned) {
+      : p_(program),
+        stages_(program),
+        aligned_(aligned),
+        column_(program.cols() <= kMostIntColumns ? "int" : "long") {
     choose_form();
     choose_vector();
     if (made_.form == FusedForm::rows) choose_lanes();
@@ -314,15 +318,16 @@ class Writer {
   void write_cells() {
     open_kernel();
     const std::string index = index_type(), threads = number(made_.threads);
-    line("constexpr int kCols = " + number(p_.cols()) + ", kVector = " + number(made_.vector) +
-         ";");
+    write_columns();
+    line("constexpr int kVector = " + number(made_.vector) + ";");
     define_scalars();
     line("const " + index + " vectors = static_cast<" + index + ">(args.count / kVector);");
     line("const " + index + " all = static_cast<" + index + ">(gridDim.x) * " + threads + ";");
     open("for (" + index + " i = static_cast<" + index + ">(blockIdx.x) * " + threads +
          " + threadIdx.x; i < vectors; i += all)");
     line("const " + index + " row = i / (kCols / kVector);");
-    line("const int col = static_cast<int>(i % (kCols / kVector)) * kVector;");
+    line(std::string("const ") + column_ + " col = static_cast<" + column_ +
+         ">(i % (kCols / kVector)) * kVector;");
     define_rows(0);
     write_vector(stages_.loop(0), "i * kVector", "col", false);
     close();
@@ -330,14 +335,18 @@ class Writer {
   }
 
   std::string index_type() const { return index_; }
+  void write_columns() {
+    // In braces, so that the compiler refuses a number which the type does not hold.
+    line(std::string("constexpr ") + column_ + " kCols{" + number(p_.cols()) + "};");
+  }
 
   // --- rows
 
   void write_rows() {
     open_kernel();
-    line("constexpr int kCols = " + number(p_.cols()) + ", kVector = " + number(made_.vector) +
-         ", kGroup = " + number(group_) + ", kLanes = " + number(made_.lanes) +
-         ", kRows = " + number(rows_a_block_) + ";");
+    write_columns();
+    line("constexpr int kVector = " + number(made_.vector) + ", kGroup = " + number(group_) +
+         ", kLanes = " + number(made_.lanes) + ", kRows = " + number(rows_a_block_) + ";");
     if (!streams_)
       line("constexpr int kSteps = " + number(steps() * (group_ / made_.vector)) + ";");
     define_scalars();
@@ -425,12 +434,12 @@ class Writer {
       // branches of slow functions.
       if (!loop.stores.empty()) line("#pragma unroll 1");
       const std::string from = parts == 1 ? "col" : "group";
-      open("for (int " + from + " = lane * kGroup; " + from + " < kCols; " + from +
-           " += kLanes * kGroup)");
+      open(std::string("for (") + column_ + " " + from + " = lane * kGroup; " + from +
+           " < kCols; " + from + " += kLanes * kGroup)");
       if (parts == 1) return;
       line("#pragma unroll");
       open("for (int part = 0; part < kGroup / kVector; ++part)");
-      line("const int col = group + part * kVector;");
+      line(std::string("const ") + column_ + " col = group + part * kVector;");
       if (p_.cols() % group_ != 0) line("if (col >= kCols) continue;");
       return;
     }
@@ -475,6 +484,7 @@ class Writer {
   int rows_a_block_ = 1;
   bool streams_ = false;
   const char* index_ = "long";
+  const char* const column_;  // the type of columns, which holds a loop's step beyond the last too
   std::string part_ = "0";
 };
 

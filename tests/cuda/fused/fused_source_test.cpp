@@ -108,6 +108,28 @@ TEST(FusedSource, AnOperandReadAfterTheResultIsNotOverwritten) {
   EXPECT_EQ(FusedStages(p).overwrites(), (Operands{0b01, 0b11}));
 }
 
+// Maps, or a sum of each row, of more columns than an int holds.
+FusedSource wide_source(bool reduces) {
+  constexpr std::int64_t kRows = 2, kCols = 3'000'000'000;
+  FusedProgram p(kRows, kCols);
+  const int x = p.add_input(f32, FusedKind::full), y = p.add_input(f32, FusedKind::row);
+  const int product = p.add_map(mul_p, {x, y});
+  if (reduces)
+    p.add_output(p.add_reduce(reduce_sum_p, product), {Shape{kRows}, f32, false, AxisSet()});
+  else
+    p.add_output(product, {Shape{kRows, kCols}, f32, false, AxisSet()});
+  return make_fused_source(p, true);
+}
+
+TEST(FusedSource, ColumnsMayBeMoreThanAnIntHolds) {
+  for (const bool reduces : {false, true}) {
+    const FusedSource source = wide_source(reduces);
+    EXPECT_EQ(source.form, reduces ? FusedForm::rows : FusedForm::cells);
+    EXPECT_EQ(count(source.text, "constexpr long kCols{3000000000};"), 1u);
+    EXPECT_EQ(count(source.text, "int col"), 0u);
+  }
+}
+
 TEST(FusedSource, NothingToDoHasNoBlocks) {
   EXPECT_EQ(make_fused_source(*map_program(0), true).blocks, 0);
   EXPECT_EQ(make_fused_source(*softmax_program(0, 5), true).blocks, 0);
@@ -141,6 +163,8 @@ TEST_F(RealNvrtc, CompilesRows) {
       EXPECT_GT(compile_kernel(make_fused_source(*p, aligned).text, "sm_90").size(), 1000u)
           << p->text();
   }
+  for (const bool reduces : {true, false})
+    EXPECT_GT(compile_kernel(wide_source(reduces).text, "sm_90").size(), 1000u);
 }
 
 TEST_F(RealNvrtc, CompilesEveryPrimitiveOfEveryDType) {
