@@ -228,9 +228,9 @@ void CudaBackend::synchronize() {
   for (const Point& p : last) p.queue->wait_here(p.number);
   health_->check("synchronize");
   {
+    std::lock_guard submit(submit_mutex_);  // another thread may launch graphs
     std::lock_guard lock(untold_mutex_);
-    for (CudaGraph* graph : untold_) graph->tell();
-    untold_.clear();
+    std::erase_if(untold_, [](CudaGraph* graph) { return graph->tell_if_done(); });
     spans_.deliver();
   }
   health_->failures().rethrow_unreported();

@@ -87,6 +87,12 @@ void CudaGraph::tell() {
   for (const Span& span : spans_) backend_.spans().tell(span);
 }
 
+bool CudaGraph::tell_if_done() {
+  if (!queue_->done(launched_)) return false;
+  tell();
+  return true;
+}
+
 Ref<Failure> CudaGraph::launch_here() {
   if (exec_ == nullptr && !gpu_graphs_) return Ref<Failure>();
   const GpuScope gpu(queue_->gpu());

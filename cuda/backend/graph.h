@@ -30,10 +30,12 @@ class CudaGraph final : public Graph {
   std::vector<GraphTask> tasks() const override;
   Event launch(std::span<const Event> waits, std::span<const Event> after,
                std::uint64_t ticket) override;
-  // Called when the last launch is done: reports the times of its tasks to the timeline.
-  void tell();
+  // Reports the times of the last launch's tasks to the timeline. Returns false, without effect,
+  // where the launch is not known to be done. The caller holds the submit mutex.
+  bool tell_if_done();
 
  private:
+  void tell();
   // Puts a run of the graph into queue_. Returns null, or the failure.
   Ref<Failure> launch_here();
   struct TaskRecord {

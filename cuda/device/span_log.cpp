@@ -1,6 +1,8 @@
 #include "cuda/device/span_log.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
@@ -126,7 +128,14 @@ void SpanLog::deliver() {
   std::vector<Span> done;
   {
     std::lock_guard lock(mutex_);
-    done.swap(spans_);
+    // Other threads may have added tasks since the caller's wait.
+    const auto ended = std::stable_partition(spans_.begin(), spans_.end(), [](const Span& span) {
+      const bool runs = cudaEventQuery(span.end) == cudaErrorNotReady;
+      if (runs) cudaGetLastError();
+      return runs;
+    });
+    done.assign(std::move_iterator(ended), std::move_iterator(spans_.end()));
+    spans_.erase(ended, spans_.end());
   }
   for (const Span& span : done) {
     tell(span);

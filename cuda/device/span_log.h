@@ -57,7 +57,7 @@ class SpanLog {
   // Reports a span to the timeline's sink; its task must be done.
   void tell(const Span& span);
   void give_back(const Span& span) noexcept;  // the span's events
-  // Reports all added spans, whose tasks must be done, and forgets them.
+  // Reports the added spans whose tasks are done, and forgets them.
   void deliver();
 
  private:

@@ -255,5 +255,23 @@ TEST_F(DriverRules, TimesAreTakenFromARecentBase) {
   }
 }
 
+// The last one: from it on a thread runs the simulator's work.
+TEST_F(DriverRules, TimesOfTasksThatStillRunAreTakenLater) {
+  open("cuda:0x1");
+  TimelineRecorder recorder;
+  test::TimelineScope recording(recorder, *backend);
+  std::atomic<bool> may_end{false};
+  const Event e = host(device().compute, [&](void* native) {
+    shmap_sim::enqueue_when(
+        static_cast<cudaStream_t>(native), "work", [&] { return may_end.load(); }, [] {});
+  });
+  backend->spans().deliver();
+  EXPECT_TRUE(recorder.take().empty());
+  may_end = true;
+  e.wait();
+  backend->synchronize();
+  EXPECT_EQ(recorder.take().size(), 1u);
+}
+
 }  // namespace
 }  // namespace shmap::cuda
