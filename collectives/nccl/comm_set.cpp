@@ -115,8 +115,7 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
       std::lock_guard lock(mutex);
       for (const auto& [key, set] : across) {
         set->broken_ = text;
-        for (ncclComm_t& comm : set->comms_)
-          if (comm != nullptr) comms.push_back(std::exchange(comm, nullptr));
+        take_comms(*set, comms);
       }
       nccl::abort(std::move(comms), text);
     } catch (...) {
@@ -152,6 +151,12 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     group.end();
   }
 
+  // Moves the set's communicators to `comms`.
+  static void take_comms(CommSet& set, std::vector<ncclComm_t>& comms) {
+    for (ncclComm_t& comm : set.comms_)
+      if (comm != nullptr) comms.push_back(std::exchange(comm, nullptr));
+  }
+
   void check(CommSet& set) {
     if (set.broken_.empty()) {
       for (ncclComm_t comm : set.comms_) {
@@ -168,8 +173,9 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
       // NCCL's pending work would never end. After the abort its results count as written but are
       // invalid: no code may read them.
       cuda::Health::lost(cudaErrorUnknown, ("NCCL: " + set.broken_).c_str());
-      for (ncclComm_t& comm : set.comms_)
-        if (comm != nullptr) api().abort(std::exchange(comm, nullptr));
+      std::vector<ncclComm_t> comms;
+      take_comms(set, comms);
+      nccl::abort(std::move(comms), set.broken_);
     }
     if (set.across_) throw CollectiveError(set.broken_);
     throw CollectiveError(
