@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -82,8 +81,8 @@ void on_threads(std::size_t n, const F& f) {
     const SignalsBlocked blocked;
     try {
       for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
-    } catch (const std::system_error&) {
-      // Too few threads could be started; the threads that were started do all the work.
+    } catch (const std::exception&) {
+      // No more threads, or no memory for one: the threads that were started do all the work.
     }
   }
   work();
