@@ -131,7 +131,25 @@ class Builder {
                          ": it is neither an argument nor the result of an earlier equation");
   }
 
-  // Adds an equation. The body of a shard_map has the axes of its mesh in scope.
+  // The axes in scope in the body of a shard_map: those of its mesh that it, or a body around it,
+  // is mapped over.
+  const detail::AxisEnv* body_env(const MeshText& mesh, ParamReader& reader) const {
+    const detail::AxisEnv* all = AbstractMesh(Shape(mesh.sizes), Axes(mesh.names)).env();
+    if (!reader.has("axis_names")) return all;
+    const std::vector<std::string> own = reader.names("axis_names");
+    std::vector<std::string> names;
+    std::vector<std::int64_t> sizes;
+    for (std::size_t a = 0; a < all->names.size(); ++a) {
+      const std::string& name = all->names[a];
+      const bool outer = program_.env() && program_.env()->find(name) >= 0;
+      if (!outer && std::find(own.begin(), own.end(), name) == own.end()) continue;
+      names.push_back(name);
+      sizes.push_back(all->sizes[a]);
+    }
+    return detail::AxisEnv::intern(names, sizes);
+  }
+
+  // Adds an equation.
   void add(const EqnText& e) {
     const Primitive& primitive = primitive_of_name(e.primitive.substr(0, 100), {});
     extend::Params params;
@@ -146,7 +164,7 @@ class Builder {
       ParamReader reader("shard_map", params, {}, scope_);
       const MeshText mesh = read_mesh(reader, "mesh");
       if (mesh.sizes.size() > 31) fail_at(e.place, "a mesh has 31 axes at most");
-      env = AbstractMesh(Shape(mesh.sizes), Axes(mesh.names)).env();
+      env = body_env(mesh, reader);
       checks_variance = !reader.has("check_vma") || reader.flag("check_vma");
     }
     // The program inside a jit over a mesh has constraints on that mesh.

@@ -226,6 +226,9 @@ TEST(Nested, AsAnEquation) {
   EXPECT_NE(text.find("b:f32[2,3]{x} = shard_map[axis_names=('y',)"), std::string::npos) << text;
   EXPECT_EQ(to_string(typecheck(jaxpr)), "(f32[8,6]) -> (f32[8,3])");
   expect_near(eval_jaxpr(jaxpr, {a})[0], f(a));
+  const ClosedJaxpr read = extend::parse_jaxpr(text);
+  EXPECT_EQ(to_string(read), text);
+  expect_near(eval_jaxpr(read, {a})[0], f(a));
   const CostAnalysis cost = cost_analysis(jaxpr);
   ASSERT_EQ(cost.collectives.size(), 1u);
   EXPECT_EQ(cost.collectives[0].bytes, 2 * 3 * 4);
