@@ -32,15 +32,18 @@ class Matcher {
                        "all of it");
     }
     if (specs.kind() == Specs::map) return match_map(specs, tree, specs_path, tree_path);
-    if (specs.size() != tree.children.size()) {
+    const auto entries = entries_of_children(specs.size(), tree);
+    if (!entries) {
       throw ValueError(given + " has " + counted(specs.size(), "entry", "entries") + ", and " +
                        tree_path + " is " + noun(tree) + " of " +
                        std::to_string(tree.children.size()) +
                        ": give one spec for each entry, or one P for all");
     }
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      match(specs[i], tree.children[i], specs_path + "[" + std::to_string(i) + "]",
+    for (std::size_t i = 0; i < entries->size(); ++i) {
+      const std::size_t entry = (*entries)[i];
+      match(specs[entry], tree.children[i], specs_path + "[" + std::to_string(entry) + "]",
             child_path(tree_path, tree, i));
+    }
   }
 
  private:

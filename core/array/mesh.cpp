@@ -7,6 +7,7 @@
 #include "core/array/node_order.h"
 #include "core/array/same_meshes.h"
 #include "core/array/sharding.h"
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/ir/trace.h"
 #include "core/processes/processes.h"
@@ -118,6 +119,12 @@ std::string to_string(const Mesh& mesh) {
   return "Mesh(" + describe_axes(*mesh.impl()->env()) + ")";
 }
 std::ostream& operator<<(std::ostream& out, const Mesh& mesh) { return out << to_string(mesh); }
+std::string to_string(const AbstractMesh& mesh) {
+  return "AbstractMesh(" + describe_axes(*mesh.env()) + ")";
+}
+std::ostream& operator<<(std::ostream& out, const AbstractMesh& mesh) {
+  return out << to_string(mesh);
+}
 
 Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given, SourceLine source) {
   make_env(axis_sizes, axis_names, "make_mesh", source);
@@ -127,8 +134,9 @@ Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given, Sou
   if (wanted > static_cast<std::int64_t>(given.size())) {
     throw ValueError(
         "make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + std::to_string(wanted) +
-        " places, and " + (all ? "there are " : "the list given has ") +
-        std::to_string(given.size()) + " devices: use smaller axes" +
+        " places, and " +
+        (all ? given.size() == 1 ? "there is " : "there are " : "the list given has ") +
+        counted(given.size(), "device") + ": use smaller axes" +
         (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) +
                    ", or more processes under mpirun)"
              : "") +

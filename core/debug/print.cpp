@@ -148,8 +148,8 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
 }  // namespace detail
 
 // Shows all devices of the mesh, including those of other processes.
-std::string draw_array_sharding(const Array& x) {
-  const NamedSharding placed = x.sharding();
+std::string draw_array_sharding(const Array& x, SourceLine source) {
+  const NamedSharding placed = x.sharding(source);
   const shmap::detail::MeshImpl& mesh = *placed.mesh().impl();
   const Sharding& sharding = *mesh.sharding(placed.spec());
   const Shape block = sharding.block_shape(x.shape(), "draw_array_sharding");
@@ -168,10 +168,16 @@ std::string draw_array_sharding(const Array& x) {
     }
     boxes.push_back({row_of(device.kind()).drawn, device.id(), std::move(index)});
   }
-  return draw_sharding(x.shape(), boxes);
+  try {
+    return draw_sharding(x.shape(), boxes);
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
 }
 
-void visualize_array_sharding(const Array& x) { detail::write_out(draw_array_sharding(x)); }
+void visualize_array_sharding(const Array& x, SourceLine source) {
+  detail::write_out(draw_array_sharding(x, source));
+}
 
 }  // namespace debug
 }  // namespace shmap

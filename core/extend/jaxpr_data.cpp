@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/extend/data_access.h"
 #include "core/extend/param_reader.h"
@@ -226,8 +227,9 @@ Arrays interpret(const ClosedJaxpr& jaxpr, Arrays args, const EqnRule& rule, Sou
   const std::size_t n_consts = jaxpr.consts().size();
   if (args.size() != program.binders.size() - n_consts) {
     throw ValueError("extend::interpret: the program takes " +
-                     std::to_string(program.binders.size() - n_consts) + " arguments, and " +
-                     std::to_string(args.size()) + " were given" + at_line(source));
+                     counted(program.binders.size() - n_consts, "argument") + ", and " +
+                     std::to_string(args.size()) + (args.size() == 1 ? " was" : " were") +
+                     " given" + at_line(source));
   }
   VarMap<Array> values;
   for (std::size_t i = 0; i < program.binders.size(); ++i)

@@ -23,6 +23,11 @@ namespace {
   throw ValueError("parse_jaxpr: " + to_string(place) + ": " + problem);
 }
 
+// For a variable that is unbound or bound twice: a TypeError, as typecheck's and the builder's.
+[[noreturn]] void fail_at_variable(TextPosition place, const std::string& problem) {
+  throw TypeError("parse_jaxpr: " + to_string(place) + ": " + problem);
+}
+
 // Adds the position in the text to the errors of `f`.
 template <class F>
 auto at_place(TextPosition place, F f) {
@@ -105,7 +110,8 @@ class Builder {
 
   void bind(const BinderText& b, VarRef var) {
     if (!names_.emplace(b.name, std::move(var)).second)
-      fail_at(b.place, "the variable '" + b.name + "' is bound twice: each has one binder");
+      fail_at_variable(b.place,
+                       "the variable '" + b.name + "' is bound twice: each has one binder");
   }
 
   Atom atom(const AtomText& a, std::span<const ShapedArray> beside,
@@ -126,7 +132,8 @@ class Builder {
     }
     std::vector<std::string> known;
     for (const auto& [name, var] : names_) known.push_back(name);
-    fail_at(a.place, "unbound variable '" + a.text.substr(0, 40) + "'" +
+    fail_at_variable(a.place,
+                     "unbound variable '" + a.text.substr(0, 40) + "'" +
                          did_you_mean(a.text.substr(0, 40), known) +
                          ": it is neither an argument nor the result of an earlier equation");
   }

@@ -20,9 +20,9 @@ const Shape& elementwise_shape(Types in, const char* what) {
     if (widest->rank() == 0) {
       widest = &t;
     } else if (!(t.dims() == widest->dims())) {
-      throw ValueError(std::string(what) + ": operands of shapes " + to_string(widest->dims()) +
-                       " and " + to_string(t.dims()) +
-                       " do not match: elementwise operands have one shape, or are scalars");
+      throw TypeError(std::string(what) + ": operands of shapes " + to_string(widest->dims()) +
+                      " and " + to_string(t.dims()) +
+                      " do not match: elementwise operands have one shape, or are scalars");
     }
   }
   return widest->dims();

@@ -48,13 +48,6 @@ Array literal(DType dtype, const void* value);  // a weakly typed host scalar
 void host_copy(const Array& x, DType wanted, void* out, std::int64_t count, SourceLine source);
 void item_copy(const Array& x, DType wanted, void* out, SourceLine source);
 void destroy(NodeBase* node) noexcept;
-template <class T>
-constexpr void no_assignment_to_elements() {
-  static_assert(!sizeof(std::remove_reference_t<T>*),
-                "x[...] is a new array, and assigning to it would change nothing: arrays are "
-                "immutable. Make a changed one: x = x.at({index}).set(y), or .add(y), or "
-                "x = where(mask, y, x)");
-}
 }  // namespace detail
 
 class Array {
@@ -79,11 +72,9 @@ class Array {
     return *this;
   }
   // x[0] = y and x[0] += y would change a temporary array and have no effect on x, so they do not
-  // compile.
+  // compile: compilers show the line of the deleted function.
   template <class T>
-  void operator=(T&&) && {
-    detail::no_assignment_to_elements<T>();
-  }
+  void operator=(T&&) && = delete;  // x[...] is a new array: to change x, x = x.at(...).set(y)
   ~Array() { reset(); }
 
   // These functions throw ValueError for an empty array, one that was never assigned or was moved
@@ -152,21 +143,13 @@ class Array {
   Array& operator*=(Operand b) &;
   Array& operator/=(Operand b) &;
   template <class T>
-  void operator+=(T&&) && {
-    detail::no_assignment_to_elements<T>();
-  }
+  void operator+=(T&&) && = delete;  // x[...] is a new array: to change x, x = x.at(...).add(y)
   template <class T>
-  void operator-=(T&&) && {
-    detail::no_assignment_to_elements<T>();
-  }
+  void operator-=(T&&) && = delete;  // x[...] is a new array: to change x, x = x.at(...).add(-y)
   template <class T>
-  void operator*=(T&&) && {
-    detail::no_assignment_to_elements<T>();
-  }
+  void operator*=(T&&) && = delete;  // x[...] is a new array: to change x, x = x.at(...).mul(y)
   template <class T>
-  void operator/=(T&&) && {
-    detail::no_assignment_to_elements<T>();
-  }
+  void operator/=(T&&) && = delete;  // x[...] is a new array: to change x, x = x.at(...).divide(y)
   friend std::ostream& operator<<(std::ostream& out, const Array& x);
 
   // For use by the library only: the node behind the handle, and functions that make a handle on a
@@ -232,6 +215,10 @@ struct Range {
   std::int64_t start = 0, stop = kEnd, step = 1;
 };
 constexpr Range range() { return {}; }
+template <std::integral B>
+constexpr Range range(B stop) {  // NumPy's ":stop"
+  return {0, static_cast<std::int64_t>(stop)};
+}
 template <std::integral A, std::integral B>
 constexpr Range range(A start, B stop, std::int64_t step = 1) {
   return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step};

@@ -186,7 +186,8 @@ requires(!Tree<C> || !Tree<X> || !detail::ScanBody<F, C, X>) auto scan(F&&, C&&,
                 "the function of a scan is called as f(carry, x): the carry of init's type (a host "
                 "scalar as Array), x one item of xs, and none_t where xs is `none`; and it returns "
                 "a pair of the carry and a y");
-  return detail::Untraceable{};
+  // A pair, so that `auto [carry, ys] = scan(…)` is no second error.
+  return std::pair<detail::Untraceable, detail::Untraceable>();
 }
 
 // Returns t(args…) where the bool scalar pred is true, otherwise f(args…).

@@ -87,8 +87,8 @@ void print(Format format, const A&... arguments) {
 // (jax.debug.visualize_array_sharding). draw_array_sharding returns the drawing as text instead.
 // ValueError for an array of another rank; TypeError for an array without a sharding
 // (Array::sharding).
-void visualize_array_sharding(const Array& x);
-std::string draw_array_sharding(const Array& x);
+void visualize_array_sharding(const Array& x, SourceLine source = SourceLine::current());
+std::string draw_array_sharding(const Array& x, SourceLine source = SourceLine::current());
 
 }  // namespace debug
 }  // namespace shmap

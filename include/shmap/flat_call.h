@@ -2,6 +2,7 @@
 // make_jaxpr, jit and the control flow functions hand a user's function to the library.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -50,10 +51,10 @@ class FlatCall {
     like_.emplace(std::apply(
         [&](auto&... in) -> Result {
           if constexpr (std::is_void_v<Returned>) {
-            f_(std::move(in)...);
+            std::invoke(f_, std::move(in)...);
             return none;
           } else {
-            return f_(std::move(in)...);
+            return std::invoke(f_, std::move(in)...);
           }
         },
         inputs));
@@ -73,15 +74,13 @@ class FlatCall {
   std::optional<Result> like_;
 };
 
-// The tree with every leaf empty: rebuild() makes trees of this structure from it.
-template <class T>
-arg_t<T> structure_of(const T& tree) {
-  FlatTree flat;
-  flatten(tree, flat, flat.node);
-  std::vector<Array> empty(flat.leaves.size());
-  std::size_t next = 0;
-  return rebuild(tree, empty, next);
-}
+// An operation of one array, which jit(sum) and vmap(sum) take by its name where there are several
+// functions of that name. A parameter that is a pointer itself would be matched against a generic
+// lambda too: the lambda would be compiled for Operand, which is not a type of arrays.
+struct NamedOp {
+  NamedOp(Array (*op)(Operand)) : f(op) {}
+  Array (*f)(Operand);
+};
 
 // The leaves of the arguments; the root has one child per argument. An rvalue argument is moved
 // into the FlatTree, which donates its buffers.

@@ -47,33 +47,34 @@ struct tuple_or_one<G> {
   using type = G;
 };
 
-// The type of argument I; void where there is no argument I (`fits` is false then).
-template <int I, class Arguments>
+// The type of argument Arg; void where there is no such argument (`fits` is false then).
+template <int Arg, class Arguments>
 struct argument_type {
   using type = void;
 };
-template <int I, class... A>
-requires(I >= 0 && I < static_cast<int>(sizeof...(A))) struct argument_type<I, std::tuple<A...>> {
-  using type = std::tuple_element_t<static_cast<std::size_t>(I), std::tuple<A...>>;
+template <int Arg, class... A>
+requires(Arg >= 0 &&
+         Arg < static_cast<int>(sizeof...(A))) struct argument_type<Arg, std::tuple<A...>> {
+  using type = std::tuple_element_t<static_cast<std::size_t>(Arg), std::tuple<A...>>;
 };
 
 // ---- the arguments to be differentiated: their numbers as template arguments
-template <int... I>
+template <int... Arg>
 struct StaticArgnums {
   template <class... A>
-  static constexpr bool fits = ((I >= 0 && I < static_cast<int>(sizeof...(A))) && ...);
+  static constexpr bool fits = ((Arg >= 0 && Arg < static_cast<int>(sizeof...(A))) && ...);
   template <class... A>
-  struct result : tuple_or_one<typename argument_type<I, std::tuple<arg_t<A>...>>::type...> {};
-  static constexpr int list[] = {I...};
+  struct result : tuple_or_one<typename argument_type<Arg, std::tuple<arg_t<A>...>>::type...> {};
+  static constexpr int list[] = {Arg...};
   std::span<const int> numbers() const { return list; }
   template <class G, class... A>
   G gradient(std::vector<Array>& leaves, const A&... args) const {
     std::size_t next = 0;
     const auto all = std::tie(args...);
-    if constexpr (sizeof...(I) == 1) {
-      return rebuild(std::get<I...>(all), leaves, next);
+    if constexpr (sizeof...(Arg) == 1) {
+      return rebuild(std::get<Arg...>(all), leaves, next);
     } else {
-      return G{rebuild(std::get<I>(all), leaves, next)...};
+      return G{rebuild(std::get<Arg>(all), leaves, next)...};
     }
   }
 };
@@ -202,19 +203,19 @@ Grad<value, aux, std::decay_t<F>, Which> make_grad(F&& f, Which which, SourceLin
   auto name(F&& f, has_aux_t, SourceLine source = SourceLine::current()) {                         \
     return detail::make_grad<value, true>(std::forward<F>(f), detail::StaticArgnums<0>(), source); \
   }                                                                                                \
-  template <int I0, int... I, class F>                                                             \
+  template <int I0, int... Arg, class F>                                                           \
   auto name(F&& f, SourceLine source = SourceLine::current()) {                                    \
-    return detail::make_grad<value, false>(std::forward<F>(f), detail::StaticArgnums<I0, I...>(),  \
-                                           source);                                                \
+    return detail::make_grad<value, false>(std::forward<F>(f),                                     \
+                                           detail::StaticArgnums<I0, Arg...>(), source);           \
   }                                                                                                \
-  template <int I0, int... I, class F>                                                             \
+  template <int I0, int... Arg, class F>                                                           \
   auto name(F&& f, has_aux_t, SourceLine source = SourceLine::current()) {                         \
-    return detail::make_grad<value, true>(std::forward<F>(f), detail::StaticArgnums<I0, I...>(),   \
+    return detail::make_grad<value, true>(std::forward<F>(f), detail::StaticArgnums<I0, Arg...>(), \
                                           source);                                                 \
   }                                                                                                \
   /* A template parameter for the int, so that {0} matches the list only. */                       \
-  template <class F, std::integral I>                                                              \
-  auto name(F&& f, I argnum, SourceLine source = SourceLine::current()) {                          \
+  template <class F, std::integral Arg>                                                            \
+  auto name(F&& f, Arg argnum, SourceLine source = SourceLine::current()) {                        \
     const int number = static_cast<int>(argnum);                                                   \
     return detail::make_grad<value, false>(std::forward<F>(f), detail::argnums<1, false>(&number), \
                                            source);                                                \

@@ -111,9 +111,9 @@ detail::Jitted<std::decay_t<F>> jit(F&& f, SourceLine source = SourceLine::curre
   return {std::forward<F>(f), {source}};
 }
 // jit of an overloaded operation by its name alone, with one array as argument: jit(sum).
-inline detail::Jitted<Array (*)(Operand)> jit(Array (*f)(Operand),
+inline detail::Jitted<Array (*)(Operand)> jit(detail::NamedOp op,
                                               SourceLine source = SourceLine::current()) {
-  return {f, {source}};
+  return {op.f, {source}};
 }
 
 // x with the given sharding: under jit, a constraint on the partitioning of the program around it

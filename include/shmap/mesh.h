@@ -54,11 +54,14 @@ class AbstractMesh {
   Shape axis_sizes() const { return Shape(env_->sizes); }
   std::int64_t size() const;
   friend bool operator==(const AbstractMesh& a, const AbstractMesh& b) { return a.env_ == b.env_; }
+  friend std::ostream& operator<<(std::ostream& out, const AbstractMesh& mesh);
   const detail::AxisEnv* env() const { return env_; }
 
  private:
   const detail::AxisEnv* env_;
 };
+
+std::string to_string(const AbstractMesh& mesh);  // "AbstractMesh('i': 4, 'j': 2)"
 
 class Mesh {
  public:

@@ -13,8 +13,10 @@
 // numbers themselves (u8 array < 300 is true for every element). astype wraps around. A float
 // scalar too large for a narrower float dtype becomes infinity.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -54,6 +56,12 @@ template <Element T>
 requires(!std::same_as<T, bool>) Array
     array(const std::vector<T>& values, Shape shape, SourceLine source = SourceLine::current()) {
   return array<T>(std::span<const T>(values), shape, source);
+}
+template <std::same_as<bool> T>
+Array array(const std::vector<T>& values, Shape shape, SourceLine source = SourceLine::current()) {
+  const std::unique_ptr<bool[]> bytes(new bool[values.size()]);  // the vector holds bits
+  std::copy(values.begin(), values.end(), bytes.get());
+  return array<bool>(std::span<const bool>(bytes.get(), values.size()), shape, source);
 }
 template <Element T>
 requires(!std::is_const_v<T>) Array
@@ -172,6 +180,10 @@ std::vector<Array> split(Operand x, Dims indices_or_sections, int axis = 0);
 std::vector<Array> unstack(Operand x, int axis = 0);
 Array tile(Operand x, Dims reps);
 Array repeat(Operand x, int repeats, int axis);
+inline Array repeat(Operand x, int repeats) {  // of all elements in row-major order
+  const SourceLine line = x.source;
+  return repeat({reshape(std::move(x), {-1}), line.file, line.line}, repeats, 0);
+}
 // widths has a pair {before, after} for each dim, or one pair for all dims.
 Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, Operand value = 0);
 Array slice(Operand x, Dims start, Dims limit);
@@ -234,6 +246,19 @@ Array cumprod(Operand x, int axis);
 Array cummax(Operand x, int axis);
 Array cummin(Operand x, int axis);
 Array cumlogsumexp(Operand x, int axis);
+// Without an axis, cumsum and cumprod of all elements in row-major order (as in jax.numpy), and the
+// others along dim 0 (as in jax.lax).
+inline Array cumsum(Operand x) {
+  const SourceLine line = x.source;
+  return cumsum({reshape(std::move(x), {-1}), line.file, line.line}, 0);
+}
+inline Array cumprod(Operand x) {
+  const SourceLine line = x.source;
+  return cumprod({reshape(std::move(x), {-1}), line.file, line.line}, 0);
+}
+inline Array cummax(Operand x) { return cummax(std::move(x), 0); }
+inline Array cummin(Operand x) { return cummin(std::move(x), 0); }
+inline Array cumlogsumexp(Operand x) { return cumlogsumexp(std::move(x), 0); }
 Array sort(Operand x, int axis = -1);
 Array argsort(Operand x, int axis = -1);
 // The k largest elements along the last dim, in descending order, and their indices (i32).

@@ -2,11 +2,13 @@
 // P(axes("j", "i")). Specs are trees of PartitionSpecs. A dim that is split over several axes lists
 // them major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
 #pragma once
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <iosfwd>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -34,10 +36,19 @@ class PartitionSpec {
   };
   PartitionSpec() = default;  // fully replicated, whatever the rank
   template <class... E>
-  requires(sizeof...(E) > 0 && (std::convertible_to<const E&, Entry> &&
-                                ...)) explicit PartitionSpec(const E&... entries)
+  requires(
+      sizeof...(E) > 0 &&
+      (std::convertible_to<const E&, Entry> &&
+       ...)) explicit PartitionSpec(const E&... entries)  // a dim over several axes: axes("j", "i")
       : entries_{Entry(entries)...} {}
-  explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
+  // P({"j", "i"}) and P({"j", "i"}, none) are P(axes("j", "i")) and P(axes("j", "i"), none).
+  template <NameLike S, std::size_t N, class... E>
+  requires(std::convertible_to<const E&, Entry>&&...) explicit PartitionSpec(const S (&first)[N],
+                                                                             const E&... entries)
+      : entries_{Entry(one_dim(std::span<const S>(first))), Entry(entries)...} {}
+  // A template, so that braces do not convert to its parameter.
+  template <std::same_as<std::vector<Entry>> List>
+  explicit PartitionSpec(List entries) : entries_(std::move(entries)) {}
   std::size_t size() const { return entries_.size(); }
   const Entry& operator[](std::size_t i) const { return entries_[i]; }
   const std::vector<Entry>& entries() const { return entries_; }
@@ -45,6 +56,12 @@ class PartitionSpec {
   friend std::ostream& operator<<(std::ostream& out, const PartitionSpec& spec);
 
  private:
+  template <NameLike S>
+  static Axes one_dim(std::span<const S> names) {
+    std::vector<std::string> axes;
+    for (const S& name : names) axes.emplace_back(detail::name_view(name, "P"));
+    return axes;
+  }
   std::vector<Entry> entries_;
 };
 using P = PartitionSpec;
@@ -71,6 +88,10 @@ class Specs {
   }
   template <std::convertible_to<Specs> T>
   Specs(const std::vector<T>& entries) {
+    for (const T& e : entries) children_.push_back(e);
+  }
+  template <std::convertible_to<Specs> T, std::size_t N>
+  Specs(const std::array<T, N>& entries) {
     for (const T& e : entries) children_.push_back(e);
   }
   template <std::convertible_to<Specs> T>

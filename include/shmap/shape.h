@@ -48,12 +48,12 @@ class IntList {
   }
   constexpr std::size_t size() const { return n_; }
   constexpr bool empty() const { return n_ == 0; }
-  template <std::integral I>
-  constexpr std::int64_t operator[](I i) const {
+  template <std::integral Int>
+  constexpr std::int64_t operator[](Int i) const {
     return v_[position(static_cast<std::int64_t>(i))];
   }
-  template <std::integral I>
-  constexpr std::int64_t& operator[](I i) {
+  template <std::integral Int>
+  constexpr std::int64_t& operator[](Int i) {
     return v_[position(static_cast<std::int64_t>(i))];
   }
   constexpr std::int64_t front() const { return v_[position(0)]; }
@@ -141,6 +141,10 @@ class Shape : public IntList {
     for (std::int64_t e : extents) push_back(e);
   }
   int rank() const { return static_cast<int>(size()); }
+  // For two shapes; either may also be a vector or an array of integers.
+  friend constexpr bool operator==(const Shape& a, const Shape& b) {
+    return static_cast<const IntList&>(a) == static_cast<const IntList&>(b);
+  }
   // The product of the extents. ValueError where an extent is negative or the product does not fit
   // into 63 bits.
   std::int64_t num_elements() const;

@@ -1,10 +1,11 @@
 // The one header that a program includes to use the library. It also includes the standard headers
-// that the interface uses, and <functional>, because programs often hold a mapped function as a
-// std::function.
+// that the interface uses, <functional>, because programs often hold a mapped function as a
+// std::function, and <iostream>, because they print arrays.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <optional>
 #include <span>
@@ -55,4 +56,5 @@
 #include "shmap/simulate.h"
 #include "shmap/slice.h"
 #include "shmap/tree.h"
+#include "shmap/tree_map.h"
 #include "shmap/vmap.h"

@@ -94,9 +94,9 @@ constexpr AnyField field() {
 // Whether T{field, field, …} compiles with that many fields.
 template <class T, class Fields>
 constexpr bool takes = false;
-template <class T, std::size_t... I>
-constexpr bool takes<T, std::index_sequence<I...>> = requires {
-  T{field<I>()...};
+template <class T, std::size_t... Is>
+constexpr bool takes<T, std::index_sequence<Is...>> = requires {
+  T{field<Is>()...};
 };
 inline constexpr std::size_t kMaxFields = 24;
 inline constexpr std::size_t kUncountable = ~std::size_t{0};
@@ -125,9 +125,9 @@ constexpr bool has_base() {
 // Whether T{fields…, {}, fields…} compiles with these numbers of fields.
 template <class T, class Before, class After>
 constexpr bool takes_braces = false;
-template <class T, std::size_t... I, std::size_t... J>
-constexpr bool takes_braces<T, std::index_sequence<I...>, std::index_sequence<J...>> = requires {
-  T{field<I>()..., {}, field<J>()...};
+template <class T, std::size_t... Is, std::size_t... Js>
+constexpr bool takes_braces<T, std::index_sequence<Is...>, std::index_sequence<Js...>> = requires {
+  T{field<Is>()..., {}, field<Js>()...};
 };
 // Detects a C array member: initialisers without braces initialise the elements of the array one by
 // one, while {} initialises the whole array, so that fewer initialisers can follow {} than follow a
@@ -290,6 +290,7 @@ struct IsTree<std::pair<A, B>> {
 // are made from it.
 struct TreeNode {
   enum Kind : std::uint8_t { leaf, list, map, fields, absent } kind = leaf;
+  std::uint32_t static_members = 0;  // of a struct: bit i is set where member i is static
   std::vector<TreeNode> children;
   std::vector<std::string> keys;  // of a map
 };
@@ -374,14 +375,17 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
     with_fields(tree, [&](auto&& members) {
       std::apply(
           [&](auto&... member) {
+            [[maybe_unused]] std::uint32_t bit = 1;
             const auto one = [&](auto& m) {
               using M = std::remove_cvref_t<decltype(m)>;
               // A static member is part of the key, and not of the tree.
               if constexpr (StaticMember<M>) {
                 append_key(flat, m);
+                node.static_members |= bit;
               } else {
                 flatten(forward_part<T>(m), flat, node.children.emplace_back());
               }
+              bit <<= 1;
             };
             (one(member), ...);
           },
@@ -439,6 +443,16 @@ arg_t<T> rebuild(const T& like, std::vector<Array>& leaves, std::size_t& next) {
     });
     return out;
   }
+}
+
+// The tree with every leaf empty: rebuild() makes trees of this structure from it.
+template <class T>
+arg_t<T> structure_of(const T& tree) {
+  FlatTree flat;
+  flatten(tree, flat, flat.node);
+  std::vector<Array> empty(flat.leaves.size());
+  std::size_t next = 0;
+  return rebuild(tree, empty, next);
 }
 
 }  // namespace detail

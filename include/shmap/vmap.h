@@ -87,10 +87,10 @@ detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes
 }
 // vmap of an overloaded operation by its name alone, with one array as argument: vmap(sum),
 // vmap(max). For other arguments write a lambda.
-inline detail::Vmapped<Array (*)(Operand)> vmap(Array (*f)(Operand), InAxes in_axes = 0,
+inline detail::Vmapped<Array (*)(Operand)> vmap(detail::NamedOp op, InAxes in_axes = 0,
                                                 InAxes out_axes = 0,
                                                 SourceLine source = SourceLine::current()) {
-  return {f, {std::move(in_axes), std::move(out_axes), source}};
+  return {op.f, {std::move(in_axes), std::move(out_axes), source}};
 }
 
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// wanted: x[...] is a new array, and assigning to it would change nothing
+// wanted: x[...] is a new array: to change x
 #include <shmap/shmap.h>
 using namespace shmap;
 

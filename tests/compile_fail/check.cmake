@@ -1,5 +1,6 @@
 # Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED, after less than 30 other lines,
-# excerpts of the source apart, and with no errors but static assertions.
+# excerpts of the source apart, and with no errors but static assertions. WANTED may also stand beside the
+# declaration of a deleted function, which compilers show.
 set(ENV{LC_ALL} C)  # its errors in English
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
@@ -12,6 +13,13 @@ endif()
 # A GCC says "static assertion failed: <text>", a clang "static_assert failed … "<text>"".
 # Nothing else comes before it.
 string(REGEX MATCH "error: [^\n]*" error "${text}")
+if(error MATCHES "deleted (function|operator)")
+  string(FIND "${text}" "${WANTED}" position)
+  if(position LESS 0)
+    message(FATAL_ERROR "the declaration shown does not say \"${WANTED}\":\n${text}")
+  endif()
+  return()
+endif()
 if(NOT error MATCHES "^error: static")
   message(FATAL_ERROR "the first error is not a static assertion, but ${error}:\n${text}")
 endif()

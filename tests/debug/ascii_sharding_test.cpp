@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "shmap/error.h"
+#include "shmap/shmap.h"
 
 namespace shmap::debug {
 namespace {
@@ -112,6 +112,26 @@ std::string error_of(const Shape& shape, const std::vector<Part>& parts) {
     return e.what();
   }
   return "drawn";
+}
+
+TEST(AsciiSharding, ErrorsShowTheCallersLine) {
+  const NamedSharding whole(make_mesh({1}, "i"), P());
+  const Array cube = device_put(zeros({2, 2, 2}), whole);
+  const auto text_of = [](auto draw, const Array& x) -> std::string {
+    try {
+      draw(x);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "drawn";
+  };
+  const auto draw = [](const Array& x) { draw_array_sharding(x); };
+  const auto show = [](const Array& x) { visualize_array_sharding(x); };
+  for (const std::string& text : {text_of(draw, cube), text_of(show, cube)}) {
+    EXPECT_THAT(text, HasSubstr("it has rank 3"));
+    EXPECT_THAT(text, HasSubstr("ascii_sharding_test.cpp:"));
+  }
+  EXPECT_THAT(text_of(show, Array(1.f)), HasSubstr("ascii_sharding_test.cpp:"));
 }
 
 TEST(AsciiSharding, RefusesWhatIsNoGrid) {

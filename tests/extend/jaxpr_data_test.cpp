@@ -172,7 +172,7 @@ TEST(InterpreterTest, ARuleStandsForEveryEquation) {
             })(x, y)),
             to_string(jaxpr));
   expect_error<ValueError>([&] { extend::interpret(jaxpr, {x}, plain); },
-                           {"takes 2 arguments, and 1 were given"});
+                           {"takes 2 arguments, and 1 was given"});
   expect_error<ValueError>(
       [&] {
         extend::interpret(jaxpr, {x, y}, [](const extend::Eqn&, Arrays) { return Arrays{}; });

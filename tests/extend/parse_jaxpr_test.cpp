@@ -337,18 +337,23 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
   const auto refused = [](const char* text, std::initializer_list<const char*> fragments) {
     expect_error<Error>([&] { parse_jaxpr(text); }, fragments);
   };
+  const auto ill_typed = [](const char* text, std::initializer_list<const char*> fragments) {
+    expect_error<TypeError>([&] { parse_jaxpr(text); }, fragments);
+  };
   refused("", {"line 1, column 1: wanted a program", "the end of the text"});
   refused(
       "{ lambda a:f32[3] .\n  let b:f32[3] = sine a\n  in ( b ) }",
       {"line 2, column 7", "no primitive 'sine' (did you mean 'sin'?)", "parse_jaxpr_test.cpp:"});
-  refused("{ lambda a:f32[3] .\n  let b:f32[3] = sin c\n  in ( b ) }",
-          {"line 2, column 22: unbound variable 'c'"});
+  ill_typed("{ lambda a:f32[3] .\n  let b:f32[3] = sin c\n  in ( b ) }",
+            {"line 2, column 22: unbound variable 'c'"});
   refused("{ lambda a:f32[3] .\n  let b:f32[4] = sin a\n  in ( b ) }",
           {"line 2, column 7", "gives a value of type f32[3] to a variable of type f32[4]"});
-  refused("{ lambda a:f32[3], a:f32[3] .\n  let\n  in ( a ) }",
-          {"line 1, column 20: the variable 'a' is bound twice"});
-  refused("{ lambda a:f32[3] .\n  let a:f32[3] = sin a\n  in ( a ) }",
-          {"line 2, column 7: the variable 'a' is bound twice"});
+  ill_typed("{ lambda a:f32[3], b:f32[2] .\n  let c:f32[3] = mul a b\n  in ( c ) }",
+            {"line 2, column 7: mul: operands of shapes (3,) and (2,)"});
+  ill_typed("{ lambda a:f32[3], a:f32[3] .\n  let\n  in ( a ) }",
+            {"line 1, column 20: the variable 'a' is bound twice"});
+  ill_typed("{ lambda a:f32[3] .\n  let a:f32[3] = sin a\n  in ( a ) }",
+            {"line 2, column 7: the variable 'a' is bound twice"});
   refused("{ lambda a:g32[3] .\n  let\n  in ( a ) }", {"line 1, column 12: 'g32' is not a dtype"});
   refused("{ lambda a:f32[9223372036854775807,3] .\n  let\n  in ( a ) }", {"line 1, column 10"});
   refused("{ lambda a:f32[3] .\n  let b:f32[] = reduce_sum[axes=(1,)] a\n  in ( b ) }",

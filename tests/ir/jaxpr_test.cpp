@@ -271,7 +271,7 @@ TEST(Typecheck, OperandsVaryAlike) {
 TEST(EvalJaxpr, RefusesOtherArguments) {
   const ClosedJaxpr j = make_jaxpr([](Array x) { return sin(x); })(ShapedArray({2}, f32));
   EXPECT_THAT(message_of<ValueError>([&] { eval_jaxpr(j, {}); }),
-              HasSubstr("takes 1 arguments, and 0 were given"));
+              HasSubstr("takes 1 argument, and 0 were given"));
   EXPECT_THAT(message_of<TypeError>([&] { eval_jaxpr(j, {zeros({3})}); }),
               HasSubstr("args[0] has type f32[3], and the program's argument has type f32[2]"));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/counted.h"
 #include "core/base/inline_vector.h"
 #include "core/base/scope_names.h"
 #include "core/ops/promote.h"
@@ -262,9 +263,9 @@ std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
   const std::size_t n_consts = impl.consts.size();
   const std::size_t wanted = impl.jaxpr->binders.size() - n_consts;
   if (args.size() != wanted) {
-    throw ValueError("eval_jaxpr: the program takes " + std::to_string(wanted) +
-                     " arguments, and " + std::to_string(args.size()) + " were given" +
-                     at_line(source));
+    throw ValueError("eval_jaxpr: the program takes " + counted(wanted, "argument") + ", and " +
+                     std::to_string(args.size()) + (args.size() == 1 ? " was" : " were") +
+                     " given" + at_line(source));
   }
   for (std::size_t i = 0; i < wanted; ++i) {
     const ShapedArray& type = impl.jaxpr->binders[n_consts + i]->type;

@@ -39,15 +39,18 @@ void match(const InAxes& axes, const TreeNode& tree, const std::string& path,
     throw ValueError(given + " is a list, and " + tree_path +
                      " is an array: give it one axis, or none");
   }
-  if (axes.size() != tree.children.size()) {
+  const auto entries = entries_of_children(axes.size(), tree);
+  if (!entries) {
     throw ValueError(given + " has " + counted(axes.size(), "entry", "entries") + ", and " +
                      tree_path + " is " + noun(tree) + " of " +
                      std::to_string(tree.children.size()) +
                      ": give one axis for each entry, or one for all");
   }
-  for (std::size_t i = 0; i < axes.size(); ++i)
-    match(axes[i], tree.children[i], path + "[" + std::to_string(i) + "]",
+  for (std::size_t i = 0; i < entries->size(); ++i) {
+    const std::size_t entry = (*entries)[i];
+    match(axes[entry], tree.children[i], path + "[" + std::to_string(entry) + "]",
           child_path(tree_path, tree, i), out);
+  }
 }
 
 [[noreturn]] void fail(const VmapInfo& info, const std::string& problem) {

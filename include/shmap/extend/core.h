@@ -60,6 +60,7 @@ class Literal {
   template <Scalar T>
   Literal(T value) : value_(value) {}
   const Array& value() const { return value_; }
+  operator const Array&() const { return value_; }
   ShapedArray type() const { return value_.type(); }
 
  private:
@@ -74,6 +75,7 @@ class Atom {
   template <Scalar T>
   Atom(T value) : literal_(Literal(value)) {}
   bool is_literal() const { return literal_.has_value(); }
+  bool is_var() const { return !is_literal(); }
   // ValueError where the atom is of the other kind.
   const Var& var() const;
   const Literal& literal() const;
@@ -211,11 +213,11 @@ struct ParseOptions {
 
 // Parses a program from the text that to_string prints. Arrays that the printed program captured
 // become its first arguments. The text may come from an untrusted source: every fault is a
-// ValueError, or a TypeError where types do not fit, with line and column. A user's primitive that
-// has a def_print and a primitive that only compiled plans contain are faults too, and the
-// ValueError names the primitive. custom_jvp_call and custom_vjp_call are parsed without their
-// rules, and throw where they are differentiated; custom_vjp_linear, the linear map of such a rule,
-// also throws where it is run.
+// ValueError, or a TypeError where types do not fit or a variable is unbound or bound twice, with
+// line and column. A user's primitive that has a def_print and a primitive that only compiled plans
+// contain are faults too, and the ValueError names the primitive. custom_jvp_call and
+// custom_vjp_call are parsed without their rules, and throw where they are differentiated;
+// custom_vjp_linear, the linear map of such a rule, also throws where it is run.
 ClosedJaxpr parse_jaxpr(std::string_view text, const ParseOptions& options = {},
                         SourceLine source = SourceLine::current());
 

@@ -79,6 +79,7 @@ class ParamValue {
   Variant value_;
 };
 
+using Param = ParamValue;
 using Params = std::map<std::string, ParamValue, std::less<>>;
 
 // As programs print it: 3, 0.5, True, float32, 'clip', (0, 1), ('i',), ((0, 1),); a program prints

@@ -109,13 +109,13 @@ constexpr void check_kernel() {
 [[noreturn]] void throw_unusable_rule(const std::string& primitive, const char* rule,
                                       std::size_t operands);
 
-template <class T, class F, std::size_t... I>
-constexpr bool takes_each(std::index_sequence<I...>) {
-  return std::is_invocable_v<F&, decltype((void)I, std::declval<T>())...>;
+template <class T, class F, std::size_t... Is>
+constexpr bool takes_each(std::index_sequence<Is...>) {
+  return std::is_invocable_v<F&, decltype((void)Is, std::declval<T>())...>;
 }
-template <class T, class F, std::size_t... I>
-constexpr bool takes_each_and_params(std::index_sequence<I...>) {
-  return std::is_invocable_v<F&, decltype((void)I, std::declval<T>())..., const extend::Params&>;
+template <class T, class F, std::size_t... Is>
+constexpr bool takes_each_and_params(std::index_sequence<Is...>) {
+  return std::is_invocable_v<F&, decltype((void)Is, std::declval<T>())..., const extend::Params&>;
 }
 // Whether f(x...) or f(x..., params) compiles; call_rule calls the one that does.
 template <class F, class... X>
@@ -151,10 +151,10 @@ std::vector<T> call_with_each(const std::string& primitive, const char* rule, F&
   if constexpr (takes_each<T, F>(std::make_index_sequence<n>()) ||
                 takes_each_and_params<T, F>(std::make_index_sequence<n>())) {
     if (x.size() == n) {
-      return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        using R = decltype(call_rule(f, params, std::move(x[I])...));
+      return [&]<std::size_t... Is>(std::index_sequence<Is...>) {
+        using R = decltype(call_rule(f, params, std::move(x[Is])...));
         static_assert(is_list_of<T, R>, "the rule returns a result, or a std::vector of them");
-        return list_of<T>(call_rule(f, params, std::move(x[I])...));
+        return list_of<T>(call_rule(f, params, std::move(x[Is])...));
       }
       (std::make_index_sequence<n>());
     }

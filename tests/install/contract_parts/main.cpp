@@ -1,5 +1,6 @@
 // Snippets of the published interface in its spelling, compiled against the installed package, run
-// and checked.
+// and checked. GNU's dialects, CMake's default, define the macro I in <complex.h>.
+#include <complex.h>
 #include <shmap/shmap.h>
 
 #include <cstdio>
