@@ -1,6 +1,8 @@
 #include "core/transforms/fusion/fuse_clusters.h"
 
 #include <algorithm>
+#include <climits>
+#include <numeric>
 #include <utility>
 
 #include "core/transforms/fusion/fused_from_fused.h"
@@ -29,7 +31,9 @@ FuseClusters::FuseClusters(const Jaxpr& jaxpr) : program_(jaxpr) {
   for (const Eqn& e : jaxpr.eqns) roles_.push_back(fuse_role(e));
   find_drawn();
   cluster_of_.assign(jaxpr.eqns.size(), -1);
-  for (int i = program_.size(); i-- > 0;) visit(i);
+  earliest_alone_.resize(jaxpr.eqns.size());
+  std::iota(earliest_alone_.begin(), earliest_alone_.end(), 0);
+  for (visited_ = program_.size(); visited_-- > 0;) visit(visited_);
 }
 
 int FuseClusters::cluster_of(int i) const {
@@ -49,10 +53,12 @@ void FuseClusters::find_users() {
     if (program_.number(v.get()) >= 0) find(v.get());
   int last_ordered = -1;
   next_ordered_.assign(static_cast<std::size_t>(program_.size()), -1);
+  previous_ordered_ = next_ordered_;
   for (int i = 0; i < program_.size(); ++i) {
     for (const VarRef& v : eqn(i).out) find(v.get());
     if (!is_ordered(eqn(i))) continue;
     if (last_ordered >= 0) next_ordered_[static_cast<std::size_t>(last_ordered)] = i;
+    previous_ordered_[static_cast<std::size_t>(i)] = last_ordered;
     last_ordered = i;
   }
 }
@@ -127,6 +133,7 @@ void FuseClusters::visit(int i) {
 
 void FuseClusters::begin(int i) {
   FuseCluster c;
+  c.first = c.earliest = i;
   c.axes = result(i)->type.axes();
   FusedKind kind = FusedKind::full;
   if (role(i) == FuseRole::reduce) {
@@ -207,6 +214,8 @@ bool FuseClusters::join(int i, int c) {
     return false;
   if (role(i) == FuseRole::reduce && !x.split) set_space(c, space, becomes_rows);
   add_member(c, {i, kind});
+  x.first = i;
+  lower(~c, i);
   return true;
 }
 
@@ -343,8 +352,14 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
   }
   for (const FuseMember& m : x.members) x.needs.erase(result(m.eqn));
   x.ops += y.ops;
+  x.first = std::min(x.first, y.first);
   y.merged_into = a;
   y.members.clear();
+  if (x.earliest != y.earliest) {
+    const int earliest = std::min(x.earliest, y.earliest);
+    x.earliest = INT_MAX;
+    lower(~a, earliest);
+  }
   return true;
 }
 
@@ -408,16 +423,18 @@ void FuseClusters::push_successors(int i, std::vector<int>* out) const {
 }
 
 // Whether cluster c depends on one of these equations; true also where the search takes too long.
+// Most searches end at once: what only later equations depend on does not lead to c.
 bool FuseClusters::search(std::vector<int> from, int c) {
   std::unordered_set<int> seen;  // equations, and clusters as ~c
+  const int first = cluster(c).first;
   int steps = 0;
   while (!from.empty()) {
-    if (++steps > kSearch) return true;
     const int i = from.back();
     from.pop_back();
-    const int at = cluster_of(i);
+    const int at = cluster_of(i), node = at < 0 ? i : ~at;
     if (at == c) return true;
-    if (!seen.insert(at < 0 ? i : ~at).second) continue;
+    if (earliest(node) > first || !seen.insert(node).second) continue;
+    if (++steps > kSearch) return true;
     if (at < 0) {
       push_successors(i, &from);
       continue;
@@ -426,6 +443,38 @@ bool FuseClusters::search(std::vector<int> from, int c) {
       if (!m.copy) push_successors(m.eqn, &from);
   }
   return false;
+}
+
+// node: an equation in no cluster, or ~c for cluster c.
+int& FuseClusters::earliest(int node) {
+  return node < 0 ? cluster(~node).earliest : earliest_alone_[static_cast<std::size_t>(node)];
+}
+
+// Notes that equation `to` is a member of the node or depends on it, and so on all that the node
+// depends on. Equations that have not been visited yet begin with what they lead to by themselves.
+void FuseClusters::lower(int node, int to) {
+  std::vector<int> left = {node};
+  const auto visit_maker = [&](int i) {
+    if (i < visited_) return;
+    const int c = cluster_of(i);
+    left.push_back(c < 0 ? i : ~c);
+  };
+  const auto visit_operands = [&](int i) {
+    for (const Atom& a : eqn(i).in)
+      if (!a.is_literal()) visit_maker(program_.maker(a));
+    visit_maker(previous_ordered_[static_cast<std::size_t>(i)]);
+  };
+  while (!left.empty()) {
+    const int at = left.back();
+    left.pop_back();
+    if (earliest(at) <= to) continue;
+    earliest(at) = to;
+    if (at >= 0) {
+      visit_operands(at);
+    } else {
+      for (const FuseMember& m : cluster(~at).members) visit_operands(m.eqn);
+    }
+  }
 }
 
 }  // namespace shmap

@@ -26,6 +26,8 @@ struct FuseCluster {
   AxisSet axes;
   int ops = 0;  // the number of members, without reshapes
   int merged_into = -1;
+  int first = 0;     // the first equation that is a member and no copy
+  int earliest = 0;  // no equation before this one depends on a member; see FuseClusters::lower
 };
 
 // Visits equations from the last to the first. An equation joins a cluster that uses its result,
@@ -87,6 +89,8 @@ class FuseClusters {
   bool reaches(int from, int to);
   bool search(std::vector<int> from, int c);
   void push_successors(int i, std::vector<int>* out) const;
+  int& earliest(int node);
+  void lower(int node, int to);
 
   const ProgramIndex program_;
   // For each value, by its number: the equations that use it. A cluster with a copy of the value's
@@ -95,7 +99,11 @@ class FuseClusters {
   std::vector<FuseRole> roles_;
   // for a value that is cheap to draw again: the number of equations to compute it; 0 for others
   std::vector<int> drawn_;
-  std::vector<int> next_ordered_;  // for each equation: the next equation that is_ordered, or -1
+  // For each equation: the next and the previous equation that is_ordered, or -1; those that are
+  // not ordered have none.
+  std::vector<int> next_ordered_, previous_ordered_;
+  int visited_ = 0;                  // the equation that is visited; all later ones have been
+  std::vector<int> earliest_alone_;  // FuseCluster::earliest of equations in no cluster
   std::vector<int> cluster_of_;
   std::vector<FuseCluster> clusters_;
   std::unordered_set<int> copied_;
