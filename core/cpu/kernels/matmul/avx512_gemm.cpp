@@ -205,17 +205,21 @@ SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::i
     const std::int64_t j1 = std::min(nb, j0 + group);
     for (std::int64_t l = 0; l < kb; ++l) {
       const T* const from = at<T>(g.b, (k0 + l) * g.ldb + n0);
-      for (std::int64_t j = j0; j < j1; j += panel) {
+      std::int64_t j = j0;
+      for (; j + panel <= j1; j += panel) {
         T* const to = panels + j * kb + l * panel;
-        const auto left = Vector<T>::first_lanes(nb - j),
-                   right = Vector<T>::first_lanes(nb - j - lanes);
         if (fetches) {
           const auto* const ahead = reinterpret_cast<const char*>(from + rows_ahead + j);
           _mm_prefetch(ahead, _MM_HINT_T0);
           _mm_prefetch(ahead + kAvx512Bytes, _MM_HINT_T0);
         }
-        V::store(to, V::loadu(left, from + j));
-        V::store(to + lanes, V::loadu(right, from + j + lanes));
+        V::store(to, V::loadu(from + j));
+        V::store(to + lanes, V::loadu(from + j + lanes));
+      }
+      if (j < j1) {
+        T* const to = panels + j * kb + l * panel;
+        V::store(to, V::loadu(V::first_lanes(nb - j), from + j));
+        V::store(to + lanes, V::loadu(V::first_lanes(nb - j - lanes), from + j + lanes));
       }
     }
   }
@@ -238,8 +242,10 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* const from = at<T>(g.a, (m0 + r) * g.lda + k0);
-    for (std::int64_t l = 0; l < kb; l += lanes)
-      V::store(tile + r * ld + l, V::loadu(Vector<T>::first_lanes(kb - l), from + l));
+    T* const to = tile + r * ld;
+    std::int64_t l = 0;
+    for (; l + lanes <= kb; l += lanes) V::store(to + l, V::loadu(from + l));
+    if (l < kb) V::store(to + l, V::loadu(V::first_lanes(kb - l), from + l));
   }
 }
 
@@ -293,6 +299,8 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
   T* const sums = tile + tile_size;
   T* const panels = sums + sums_size;
   const std::int64_t tiles = (g.m + kRows - 1) / kRows;
+  // Rows of a that are as far apart as those of a tile are read where they are.
+  const bool in_place = !g.trans_a && g.lda == C::ld_a;
   const bool fetches = fetches_ahead();
   for (std::int64_t n0 = 0; n0 < g.n; n0 += n_block) {
     const std::int64_t nb = std::min(n_block, g.n - n0);
@@ -302,7 +310,11 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
       pack_b(g, k0, kb, n0, nb, panels);
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t m0 = g.m * t / tiles, rows = g.m * (t + 1) / tiles - m0;
-        copy_a(g, m0, rows, k0, kb, tile);
+        const T* left = tile;
+        if (in_place)
+          left = at<T>(g.a, m0 * g.lda + k0);
+        else
+          copy_a(g, m0, rows, k0, kb, tile);
         const Multiply<T> multiply_rows =
             g.trans_a ? kMultiply<T, true>[rows] : kMultiply<T, false>[rows];
         T* const row = static_cast<T*>(g.c) + m0 * g.ldc + n0;
@@ -311,9 +323,9 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
           next.fetch();
           if (j + C::panel <= nb) {
             if (fetches) fetch_tile<T>(row + j, rows, g.ldc);
-            multiply_rows(kb, tile, panels + j * kb, row + j, g.ldc, add);
+            multiply_rows(kb, left, panels + j * kb, row + j, g.ldc, add);
           } else {
-            multiply_rows(kb, tile, panels + j * kb, sums, C::panel, false);
+            multiply_rows(kb, left, panels + j * kb, sums, C::panel, false);
             put(sums, rows, nb - j, row + j, g.ldc, add);
           }
         }

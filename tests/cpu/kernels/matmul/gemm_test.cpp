@@ -382,6 +382,44 @@ TEST(Gemm, RunsOnSeveralThreadsAtOnceWithTheSameBits) {
   for (const auto& c : got) EXPECT_EQ(0, std::memcmp(c.data(), want.data(), sizeof(float) * m * n));
 }
 
+// The AVX-512 kernel reads rows of a that are some number of elements apart where they are, and
+// copies others.
+template <class T>
+void check_rows_in_place(DType dtype, std::int64_t lda, Rng& rng) {
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  const std::int64_t n = 70;
+  for (const std::int64_t m : {1, 13, 14, 15, 40, 100}) {
+    for (const std::int64_t k : {1, 5, 64, 200, 256}) {
+      std::vector<T> a(static_cast<std::size_t>(m * lda)), b(static_cast<std::size_t>(k * n));
+      for (T& x : a) x = uniform(rng);
+      for (T& x : b) x = uniform(rng);
+      std::vector<T> apart(static_cast<std::size_t>(m * (lda + 1)));
+      for (std::int64_t i = 0; i < m; ++i)
+        std::copy_n(a.begin() + i * lda, lda, apart.begin() + i * (lda + 1));
+      std::vector<T> in_place(static_cast<std::size_t>(m * n), T{1}), copied = in_place;
+      Gemm g;
+      g.dtype = g.out = dtype;
+      g.m = m, g.n = n, g.k = k, g.ldb = g.ldc = n;
+      g.b = b.data();
+      for (const bool accumulate : {false, true}) {
+        g.accumulate = accumulate;
+        g.a = a.data(), g.lda = lda, g.c = in_place.data();
+        gemm_with(GemmEngine::avx512, g);
+        g.a = apart.data(), g.lda = lda + 1, g.c = copied.data();
+        gemm_with(GemmEngine::avx512, g);
+        EXPECT_EQ(in_place, copied) << m << "x" << n << "x" << k;
+      }
+    }
+  }
+}
+
+TEST(Gemm, RowsThatAreReadInPlaceGiveTheSameBits) {
+  if (!gemm_engine_available(GemmEngine::avx512, f32)) GTEST_SKIP() << "needs AVX-512";
+  Rng rng(29);
+  check_rows_in_place<float>(f32, 272, rng);
+  check_rows_in_place<double>(f64, 264, rng);
+}
+
 // How many elements of c part `part` of `parts` writes.
 std::int64_t elements_of_part(Gemm g, int part, int parts, std::vector<float>& c) {
   std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
