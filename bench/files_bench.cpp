@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shmap/shmap.h"
@@ -61,119 +62,125 @@ void plain_write(const std::string& path, std::size_t bytes) {
   if (rename(draft.c_str(), path.c_str()) != 0) fail("rename");
 }
 
-std::string wanted_rows;
-
-void row(const char* name, int rounds, std::size_t bytes, const std::function<void()>& ours,
-         const std::function<void()>& plain) {
-  ours();
-  plain();
-  if (std::string(name).find(wanted_rows) == std::string::npos) return;
-  std::vector<double> ratios, times;
-  for (int r = 0; r < rounds; ++r) {
-    double a = 0, b = 0;
-    if (r % 2 == 0) {
-      a = seconds_of(ours);
-      b = seconds_of(plain);
-    } else {
-      b = seconds_of(plain);
-      a = seconds_of(ours);
-    }
-    ratios.push_back(a / b);
-    times.push_back(a);
-  }
-  std::sort(ratios.begin(), ratios.end());
-  std::sort(times.begin(), times.end());
-  const auto n = ratios.size();
-  std::printf("%-26s %6.2f GB/s   time ours / plain: median %.3f, from %.3f to %.3f\n", name,
-              static_cast<double>(bytes) / times[n / 2] / 1e9, ratios[n / 2], ratios[n / 4],
-              ratios[n - 1 - n / 4]);
-  std::fflush(stdout);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
+struct Options {
   std::int64_t mib = 256;
   int rounds = 15;
   std::string dir = std::filesystem::temp_directory_path().string();
+  std::string rows;  // those whose names contain this
+};
+
+Options options_of(int argc, char** argv) {
+  Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
-    if (option == "--mib") mib = std::atoll(argv[i + 1]);
-    if (option == "--rounds") rounds = std::atoi(argv[i + 1]);
-    if (option == "--dir") dir = argv[i + 1];
-    if (option == "--rows") wanted_rows = argv[i + 1];
+    if (option == "--mib") options.mib = std::atoll(argv[i + 1]);
+    if (option == "--rounds") options.rounds = std::atoi(argv[i + 1]);
+    if (option == "--dir") options.dir = argv[i + 1];
+    if (option == "--rows") options.rows = argv[i + 1];
   }
-  dir += "/shmap_files_bench";
-  std::filesystem::create_directories(dir);
-  const NamedSharding sharding(make_mesh({8}, {"i"}), P("i"));
-  const std::int64_t n = mib << 18;
-  // The bits are random, so that no file system can compress them.
-  std::vector<std::uint32_t> bits(static_cast<std::size_t>(n));
+  return options;
+}
+
+// Random bits, so that no file system can compress them.
+std::vector<std::uint32_t> random_bits(std::size_t n) {
+  std::vector<std::uint32_t> bits(n);
   std::uint64_t state = 88172645463325252u;
   for (std::uint32_t& b : bits) {
     state ^= state << 13, state ^= state >> 7, state ^= state << 17;
     b = static_cast<std::uint32_t>(state);
   }
-  const Array x = array(bits, {8, n / 8});
-  const Array split = device_put(x, sharding);
-  split.block_until_ready();
-  const auto bytes = static_cast<std::size_t>(x.nbytes());
-  buffer.resize(bytes);
-  std::memcpy(buffer.data(), bits.data(), bytes);
-  const std::string st = dir + "/x.safetensors", plain = dir + "/plain", run = dir + "/run";
+  return bits;
+}
 
-  row(
-      "safetensors, write", rounds, bytes,
-      [&] {
-        save_safetensors(st, {{"x", x}});
-      },
-      [&] { plain_write(plain, bytes); });
-  row(
-      "safetensors, write, sharded", rounds, bytes,
-      [&] {
-        save_safetensors(st, {{"x", split}});
-      },
-      [&] { plain_write(plain, bytes); });
-  row(
-      "checkpoint, write", rounds, bytes, [&] { save_checkpoint(run, x); },
-      [&] { plain_write(plain, bytes); });
-  row(
-      "checkpoint, write, sharded", rounds, bytes, [&] { save_checkpoint(run, split); },
-      [&] { plain_write(plain, bytes); });
-  Array got;
-  row(
-      "safetensors, read", rounds, bytes,
-      [&] {
-        got = Array();
-        got = load_safetensors(st).at("x");
-      },
-      [&] { plain_read(plain, bytes); });
-  bool same = all(got == x).item<bool>();
-  row(
-      "safetensors, read, sharded", rounds, bytes,
-      [&] {
-        got = Array();
-        got = load_safetensors(st, {{"x", sharding}}).at("x");
-      },
-      [&] { plain_read(plain, bytes); });
-  same = same && all(got == split).item<bool>();
-  row(
-      "checkpoint, read", rounds, bytes,
-      [&] {
-        got = Array();
-        got = load_checkpoint(run, x);
-      },
-      [&] { plain_read(plain, bytes); });
-  same = same && all(got == x).item<bool>();
-  row(
-      "checkpoint, read, sharded", rounds, bytes,
-      [&] {
-        got = Array();
-        got = load_checkpoint(run, split);
-      },
-      [&] { plain_read(plain, bytes); });
-  same = same && all(got == split).item<bool>();
-  std::filesystem::remove_all(dir);
+class FilesBench {
+ public:
+  explicit FilesBench(const Options& options)
+      : options_(options), dir_(options.dir + "/shmap_files_bench") {
+    std::filesystem::create_directories(dir_);
+    const std::vector<std::uint32_t> bits =
+        random_bits(static_cast<std::size_t>(options.mib) << 18);
+    whole_ = array(bits, {8, static_cast<std::int64_t>(bits.size() / 8)});
+    split_ = device_put(whole_, sharding_).block_until_ready();
+    buffer.resize(bytes());
+    std::memcpy(buffer.data(), bits.data(), bytes());
+  }
+  ~FilesBench() { std::filesystem::remove_all(dir_); }
+
+  // Returns false if an array that was read is not the one that was written.
+  bool run() {
+    writes("safetensors, write", [&] { save_safetensors(safetensors_, {{"x", whole_}}); });
+    writes("safetensors, write, sharded", [&] { save_safetensors(safetensors_, {{"x", split_}}); });
+    writes("checkpoint, write", [&] { save_checkpoint(checkpoint_, whole_); });
+    writes("checkpoint, write, sharded", [&] { save_checkpoint(checkpoint_, split_); });
+    bool same = reads("safetensors, read", [&] { return load_safetensors(safetensors_).at("x"); });
+    same &= reads("safetensors, read, sharded", [&] {
+      return load_safetensors(safetensors_, {{"x", sharding_}}).at("x");
+    });
+    same &= reads("checkpoint, read", [&] { return load_checkpoint(checkpoint_, whole_); });
+    same &=
+        reads("checkpoint, read, sharded", [&] { return load_checkpoint(checkpoint_, split_); });
+    return same;
+  }
+
+ private:
+  std::size_t bytes() const { return static_cast<std::size_t>(whole_.nbytes()); }
+
+  void writes(const char* name, const std::function<void()>& ours) {
+    row(name, ours, [&] { plain_write(plain_, bytes()); });
+  }
+
+  // Returns whether the array that was read last is the one that was written.
+  bool reads(const char* name, const std::function<Array()>& ours) {
+    Array got;
+    row(
+        name,
+        [&] {
+          got = Array();  // its memory is used again
+          got = ours();
+        },
+        [&] { plain_read(plain_, bytes()); });
+    return all(got == whole_).item<bool>();
+  }
+
+  // Once without measuring, as later rows read what this one writes; then rounds, in turns.
+  void row(const std::string& name, const std::function<void()>& ours,
+           const std::function<void()>& plain) {
+    ours();
+    plain();
+    if (name.find(options_.rows) == std::string::npos) return;
+    std::vector<double> ratios, times;
+    for (int r = 0; r < options_.rounds; ++r) {
+      const bool ours_first = r % 2 == 0;
+      const double first = seconds_of(ours_first ? ours : plain);
+      const double second = seconds_of(ours_first ? plain : ours);
+      times.push_back(ours_first ? first : second);
+      ratios.push_back(times.back() / (ours_first ? second : first));
+    }
+    print(name, std::move(ratios), std::move(times));
+  }
+
+  void print(const std::string& name, std::vector<double> ratios, std::vector<double> times) const {
+    std::sort(ratios.begin(), ratios.end());
+    std::sort(times.begin(), times.end());
+    const auto n = ratios.size();
+    std::printf("%-26s %6.2f GB/s   time ours / plain: median %.3f, from %.3f to %.3f\n",
+                name.c_str(), static_cast<double>(bytes()) / times[n / 2] / 1e9, ratios[n / 2],
+                ratios[n / 4], ratios[n - 1 - n / 4]);
+    std::fflush(stdout);
+  }
+
+  const Options options_;
+  const std::string dir_;
+  const std::string safetensors_ = dir_ + "/x.safetensors", plain_ = dir_ + "/plain",
+                    checkpoint_ = dir_ + "/run";
+  const NamedSharding sharding_{make_mesh({8}, {"i"}), P("i")};
+  Array whole_, split_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool same = FilesBench(options_of(argc, argv)).run();
   if (!same) std::printf("#wrong\n");
   return same ? 0 : 1;
 }

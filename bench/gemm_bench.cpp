@@ -16,13 +16,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "bench/support/json.h"
 #include "core/cpu/kernels/matmul/gemm.h"
 #include "shmap/half.h"
 
@@ -247,108 +248,148 @@ Ratio speed_ratio(const std::vector<double>& ours, const std::vector<double>& th
   return {median(each), medians[25], medians[974]};
 }
 
+std::vector<Contender> contenders_of(Problem& p, Helper& helper) {
+  std::vector<Contender> all;
+  all.push_back({"ours", our_run(p, helper), {}});
+#if SHMAP_HAVE_ONEDNN
+  if (gemm_engine_available(GemmEngine::onednn, p.dtype))
+    all.push_back({"oneDNN", onednn_run(p), {}});
+#endif
+  if (Run r = openblas_run(p)) all.push_back({"OpenBLAS", std::move(r), {}});
+  return all;
+}
+
+// The seconds of one of `calls` calls, after a call that wakes the contender's threads.
+double seconds_of_call(const Contender& c, int calls) {
+  c.run();
+  const auto begin = Clock::now();
+  for (int call = 0; call < calls; ++call) c.run();
+  return std::chrono::duration<double>(Clock::now() - begin).count() / calls;
+}
+
+// Times all contenders, `rounds` times in turns, after a round that verifies their results instead.
+// Returns false if one was wrong.
+bool take_turns(std::vector<Contender>& contenders, Problem& p, Helper& helper, int rounds) {
+  const double enough = p.dtype == f32 ? 8e9 : 3e10;  // operations of some tens of milliseconds
+  const int calls = std::max(1, static_cast<int>(enough / p.operations()));
+  bool right = true;
+  for (int round = -1; round < rounds; ++round) {
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      // A different contender begins in each round.
+      Contender& c = contenders[(i + static_cast<std::size_t>(round + 1)) % contenders.size()];
+      // Waits until the threads that the previous contender left spinning have gone to sleep.
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      const bool with_helper = c.name == "ours" && p.threads > 1;
+      if (with_helper) helper.wake();
+      std::fill(p.c.begin(), p.c.end(), std::uint8_t{0xff});
+      const double seconds = seconds_of_call(c, calls);
+      if (with_helper) helper.sleep();
+      if (round >= 0) {
+        c.seconds.push_back(seconds);
+      } else if (!p.verify()) {
+        right = false;
+        std::printf("#wrong: %s\n", c.name.c_str());
+      }
+    }
+  }
+  return right;
+}
+
+// The fastest library, or null.
+const Contender* best_library(const std::vector<Contender>& contenders) {
+  const Contender* best = nullptr;
+  for (const Contender& c : contenders) {
+    if (c.name != "ours" && (best == nullptr || median(c.seconds) < median(best->seconds)))
+      best = &c;
+  }
+  return best;
+}
+
+// GFLOP/s of the contender of that name, or NaN where it has not run.
+double gflops_of(const char* name, const std::vector<Contender>& contenders, const Problem& p) {
+  for (const Contender& c : contenders)
+    if (c.name == name) return p.operations() / median(c.seconds) / 1e9;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+constexpr const char* kContenders[] = {"ours", "oneDNN", "OpenBLAS"};
+
+void print_head() {
+  std::printf("%-5s %5s %5s %5s  threads  engine    %10s %10s %10s   ours / best [95 %%]\n",
+              "dtype", "m", "n", "k", "ours", "oneDNN", "OpenBLAS");
+}
+
+void print_line(const Problem& p, const std::vector<Contender>& contenders) {
+  std::printf("%-5s %5d %5d %5d  %7d  %-8s ", short_name(p.dtype), static_cast<int>(p.m),
+              static_cast<int>(p.n), static_cast<int>(p.k), p.threads,
+              to_string(gemm_engine(p.gemm)));
+  for (const char* name : kContenders) {
+    const double gflops = gflops_of(name, contenders, p);
+    if (std::isnan(gflops))
+      std::printf(" %10s", "-");
+    else
+      std::printf(" %10.0f", gflops);
+  }
+  if (const Contender* best = best_library(contenders)) {
+    const Ratio r = speed_ratio(contenders[0].seconds, best->seconds);
+    std::printf("   %.3f [%.3f, %.3f]", r.value, r.low, r.high);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+bench::Json json_of(const Problem& p, const std::vector<Contender>& contenders, int rounds) {
+  bench::Json gflops = bench::Json::object();
+  for (const char* name : kContenders) gflops.set(name, gflops_of(name, contenders, p));
+  bench::Json line = bench::Json::object();
+  line.set("dtype", short_name(p.dtype))
+      .set("m", static_cast<double>(p.m))
+      .set("n", static_cast<double>(p.n))
+      .set("k", static_cast<double>(p.k))
+      .set("threads", p.threads)
+      .set("engine", to_string(gemm_engine(p.gemm)))
+      .set("rounds", rounds)
+      .set("gflops", gflops);
+  if (const Contender* best = best_library(contenders)) {
+    const Ratio r = speed_ratio(contenders[0].seconds, best->seconds);
+    line.set("best", best->name)
+        .set("ratio", r.value)
+        .set("ratio_95", bench::Json::list().push(r.low).push(r.high));
+  }
+  return line;
+}
+
+bool write_file(const char* file, const std::string& text) {
+  std::FILE* const f = std::fopen(file, "w");
+  if (f != nullptr && std::fputs(text.c_str(), f) >= 0 && std::fclose(f) == 0) return true;
+  std::fprintf(stderr, "gemm_bench: cannot write %s\n", file);
+  return false;
+}
+
 struct Size {
   DType dtype;
   std::int64_t m, n, k;
   int threads;
 };
+constexpr Size kSizes[] = {{f32, 1024, 1024, 1024, 2},  {f32, 1536, 1536, 1536, 2},
+                           {f32, 2048, 2048, 2048, 2},  {f32, 512, 2048, 1024, 1},
+                           {bf16, 1024, 1024, 1024, 2}, {bf16, 1536, 1536, 1536, 2},
+                           {bf16, 2048, 2048, 2048, 2}, {bf16, 512, 2048, 1024, 1}};
 
 int run(int rounds, const char* json_file) {
-  const Size sizes[] = {{f32, 1024, 1024, 1024, 2},  {f32, 1536, 1536, 1536, 2},
-                        {f32, 2048, 2048, 2048, 2},  {f32, 512, 2048, 1024, 1},
-                        {bf16, 1024, 1024, 1024, 2}, {bf16, 1536, 1536, 1536, 2},
-                        {bf16, 2048, 2048, 2048, 2}, {bf16, 512, 2048, 1024, 1}};
   Helper helper;
-  bool wrong = false;
-  std::string json = "[\n";
-  std::printf("%-5s %5s %5s %5s  threads  engine    %10s %10s %10s   ours / best [95 %%]\n",
-              "dtype", "m", "n", "k", "ours", "oneDNN", "OpenBLAS");
-  for (const Size& size : sizes) {
+  bool right = true;
+  bench::Json lines = bench::Json::list();
+  print_head();
+  for (const Size& size : kSizes) {
     Problem p(size.dtype, size.m, size.n, size.k, size.threads);
-    std::vector<Contender> contenders;
-    contenders.push_back({"ours", our_run(p, helper), {}});
-#if SHMAP_HAVE_ONEDNN
-    if (gemm_engine_available(GemmEngine::onednn, size.dtype))
-      contenders.push_back({"oneDNN", onednn_run(p), {}});
-#endif
-    if (Run r = openblas_run(p)) contenders.push_back({"OpenBLAS", std::move(r), {}});
-    const double enough = p.dtype == f32 ? 8e9 : 3e10;  // operations that take some tens of
-                                                        // milliseconds
-    const int calls = std::max(1, static_cast<int>(enough / p.operations()));
-    for (int round = -1; round < rounds; ++round) {
-      for (std::size_t i = 0; i < contenders.size(); ++i) {
-        // A different contender begins in each round.
-        Contender& c = contenders[(i + static_cast<std::size_t>(round + 1)) % contenders.size()];
-        // Waits until the threads that the previous contender left spinning have gone to sleep.
-        std::this_thread::sleep_for(std::chrono::milliseconds(40));
-        const bool ours = c.name == "ours" && p.threads > 1;
-        if (ours) helper.wake();
-        std::fill(p.c.begin(), p.c.end(), std::uint8_t{0xff});
-        c.run();  // wakes its threads
-        const auto begin = Clock::now();
-        for (int call = 0; call < calls; ++call) c.run();
-        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / calls;
-        if (ours) helper.sleep();
-        if (round >= 0) c.seconds.push_back(seconds);
-        if (round == -1 && !p.verify()) {
-          wrong = true;
-          std::printf("#wrong: %s\n", c.name.c_str());
-        }
-      }
-    }
-    const auto gflops = [&](const char* name) -> std::optional<double> {
-      for (const Contender& c : contenders)
-        if (c.name == name) return p.operations() / median(c.seconds) / 1e9;
-      return std::nullopt;
-    };
-    const Contender* best = nullptr;
-    for (const Contender& c : contenders) {
-      if (c.name != "ours" && (best == nullptr || median(c.seconds) < median(best->seconds)))
-        best = &c;
-    }
-    char line[256];
-    const auto number = [](std::optional<double> v) {
-      char text[32] = "-";
-      if (v) std::snprintf(text, sizeof text, "%.0f", *v);
-      return std::string(text);
-    };
-    std::snprintf(line, sizeof line, "%-5s %5d %5d %5d  %7d  %-8s  %10s %10s %10s",
-                  short_name(p.dtype), static_cast<int>(p.m), static_cast<int>(p.n),
-                  static_cast<int>(p.k), p.threads, to_string(gemm_engine(p.gemm)),
-                  number(gflops("ours")).c_str(), number(gflops("oneDNN")).c_str(),
-                  number(gflops("OpenBLAS")).c_str());
-    std::printf("%s", line);
-    const auto json_number = [](std::optional<double> v) {
-      return v ? std::to_string(*v) : std::string("null");
-    };
-    json += json.size() > 2 ? ",\n" : "";
-    json += std::string("  {\"dtype\": \"") + short_name(p.dtype) +
-            "\", \"m\": " + std::to_string(p.m) + ", \"n\": " + std::to_string(p.n) +
-            ", \"k\": " + std::to_string(p.k) + ", \"threads\": " + std::to_string(p.threads) +
-            ", \"engine\": \"" + to_string(gemm_engine(p.gemm)) +
-            "\", \"rounds\": " + std::to_string(rounds) +
-            ", \"gflops\": {\"ours\": " + json_number(gflops("ours")) +
-            ", \"oneDNN\": " + json_number(gflops("oneDNN")) +
-            ", \"OpenBLAS\": " + json_number(gflops("OpenBLAS")) + "}";
-    if (best != nullptr) {
-      const Ratio r = speed_ratio(contenders[0].seconds, best->seconds);
-      std::printf("   %.3f [%.3f, %.3f]", r.value, r.low, r.high);
-      json += ", \"best\": \"" + best->name + "\", \"ratio\": " + std::to_string(r.value) +
-              ", \"ratio_95\": [" + std::to_string(r.low) + ", " + std::to_string(r.high) + "]";
-    }
-    std::printf("\n");
-    std::fflush(stdout);
-    json += "}";
+    std::vector<Contender> contenders = contenders_of(p, helper);
+    right &= take_turns(contenders, p, helper, rounds);
+    print_line(p, contenders);
+    lines.push(json_of(p, contenders, rounds));
   }
-  json += "\n]\n";
-  if (json_file != nullptr) {
-    std::FILE* const f = std::fopen(json_file, "w");
-    if (f == nullptr || std::fputs(json.c_str(), f) < 0 || std::fclose(f) != 0) {
-      std::fprintf(stderr, "gemm_bench: cannot write %s\n", json_file);
-      return 1;
-    }
-  }
-  return wrong ? 1 : 0;
+  if (json_file != nullptr && !write_file(json_file, lines.text() + "\n")) return 1;
+  return right ? 0 : 1;
 }
 
 }  // namespace
