@@ -9,7 +9,8 @@
 //   psum pmax pmin pmean  V -> I   ppermute pshuffle           V -> V   axis_index      -> V
 //   all_gather            V -> V   psum_scatter                V -> V   pbroadcast    I -> V
 //   all_gather_invariant  V -> I   all_to_all pswapaxes        V -> V   pscatter      I -> V
-//   broadcast_from        V -> I   with axis_index_groups      V -> V
+//   broadcast_from        V -> I   ragged_all_to_all           V -> V
+//                                  with axis_index_groups      V -> V
 //
 // Where a collective takes a V operand, an operand that is invariant over some of the axes is first
 // cast to vary, as pbroadcast casts it (so psum(psum(x)) multiplies by the number of ranks); with
@@ -28,10 +29,11 @@
 // (pbroadcast, pscatter and axis_index do not communicate). .collective_bytes adds up the bytes
 // that these calls move: for sums, gathers, scatters and all_to_all the operand's bytes on every
 // local device; for ppermute and broadcast_from only the bytes copied to another memory space
-// (inside one memory space nothing is copied: the receiver shares the block). Over axes of size 1
-// nothing moves. For a collective between processes only the bytes that this process sends to other
-// processes count.
+// (inside one memory space nothing is copied: the receiver shares the block); for ragged_all_to_all
+// what the collectives that it consists of move. Over axes of size 1 nothing moves. For a
+// collective between processes only the bytes that this process sends to other processes count.
 #pragma once
+#include <array>
 #include <concepts>
 #include <type_traits>
 #include <utility>
@@ -61,6 +63,9 @@ struct AllToAllOptions {
   bool tiled = false;
   Groups axis_index_groups = {};
 };
+struct RaggedAllToAllOptions {
+  Groups axis_index_groups = {};
+};
 struct PscatterOptions {
   int scatter_dimension = 0;
   bool tiled = false;
@@ -88,6 +93,13 @@ Array pscatter_leaf(const Array& x, const Axes& axes, const PscatterOptions& opt
                     SourceLine source);
 Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int concat_axis,
                       const AllToAllOptions& options, SourceLine source);
+// indices: input_offsets, send_sizes, output_offsets and recv_sizes.
+std::vector<Array> ragged_all_to_all_leaves(const std::vector<Array>& operands,
+                                            const std::vector<Array>& outputs,
+                                            const std::array<Array, 4>& indices, const Axes& axes,
+                                            const RaggedAllToAllOptions& options,
+                                            SourceLine source);
+[[noreturn]] void throw_unlike_trees(SourceLine source);
 Array pbroadcast_leaf(const Array& x, const Axes& axes, const char* what, SourceLine source);
 Array broadcast_from_leaf(const Array& x, const Axes& axes, int rank, SourceLine source);
 // The number of ranks over the axes; where groups are given, the number of ranks in each group.
@@ -238,6 +250,51 @@ arg_t<T> pswapaxes(const T& x, const Axes& axes, int axis, const PsumOptions& op
   return detail::map_leaves(x, [&](const Array& leaf) {
     return detail::pswapaxes_leaf(leaf, axes, axis, options, source);
   });
+}
+
+// ---- ragged_all_to_all
+// Sends slices of rows, whose sizes only the values say, to the other ranks (a row is an element of
+// dim 0). The four index operands have an element for each slice that this rank sends: with n ranks
+// and K elements, K a multiple of n, slices 0 … K/n - 1 go to rank 0, the next K/n to rank 1, and
+// so on. Slice i is operand[input_offsets[i] : input_offsets[i] + send_sizes[i]], and is written to
+// rows output_offsets[i] and following of its *receiver's* result. The result is output, with the
+// rows that were received in place of its own. recv_sizes[i] is the size of slice i of what this
+// rank receives, in the order of the senders: all_to_all(send_sizes, axes, 0, 0, {.tiled = true}).
+//
+//   operand  output   input_offsets  send_sizes  output_offsets  recv_sizes     result
+//   [1 2 2]  [0 0 0 0]  [0 1]          [1 2]       [0 0]           [1 1]     [1 3 0 0] on rank 0
+//   [3 4 0]  [0 0 0 0]  [0 1]          [1 1]       [1 2]           [2 1]     [2 2 4 0] on rank 1
+//
+// Operand and output have one dtype, and agree in all dims but dim 0. They may be trees of one
+// structure: all leaves are sent alike. The index operands are integers of rank 1 and equal length.
+//
+// What JAX leaves undefined is defined here, and never reaches outside of an array. Of two sizes of
+// a slice that differ, the smaller one counts, and a negative size counts as 0. A row that would be
+// read outside of operand, or written outside of output, is left out. Of slices that overlap in a
+// result, the one with the greatest number among those received is written last. The derivative is
+// that of these copies; a row that is sent more than once gets the sum of its cotangents.
+//
+// Shapes are static, so that more travels than is asked for. Let N be the rows of operand and M
+// those of output. Where N <= M, the operands are gathered: every rank gets the N rows of every
+// rank (on one memory space, one copy of each). Otherwise every rank sends M rows to every rank.
+// Both are one collective for each leaf, counted as all_gather of operand, or as all_to_all of n ·
+// M rows. One small all_to_all of 32 · K bytes comes before them, for all leaves together. The time
+// on a device to find the rows grows with K · M.
+template <ArrayTree T>
+arg_t<T> ragged_all_to_all(const T& operand, const std::type_identity_t<T>& output,
+                           const Array& input_offsets, const Array& send_sizes,
+                           const Array& output_offsets, const Array& recv_sizes, const Axes& axes,
+                           const RaggedAllToAllOptions& options = {},
+                           SourceLine source = SourceLine::current()) {
+  const std::array<Array, 4> indices = {input_offsets, send_sizes, output_offsets, recv_sizes};
+  detail::FlatTree from, to;
+  detail::flatten(operand, from, from.node);
+  detail::flatten(output, to, to.node);
+  if (from.key != to.key) detail::throw_unlike_trees(source);
+  std::vector<Array> leaves =
+      detail::ragged_all_to_all_leaves(from.leaves, to.leaves, indices, axes, options, source);
+  std::size_t next = 0;
+  return detail::rebuild(operand, leaves, next);
 }
 
 // ---- variance, broadcasts and ranks

@@ -56,6 +56,11 @@ const std::vector<std::pair<const char*, std::function<Array(Array, Axes)>>>& al
       {"psum_scatter", [](A x, Axes n) { return psum_scatter(x, n); }},
       {"pscatter", [](A x, Axes n) { return pscatter(x, n); }},
       {"all_to_all", [](A x, Axes n) { return all_to_all(x, n, 0, 0); }},
+      {"ragged_all_to_all",
+       [](A x, Axes n) {
+         const A k = zeros({8}, i32);
+         return ragged_all_to_all(x, x, k, k, k, k, n);
+       }},
       {"pbroadcast", [](A x, Axes n) { return pbroadcast(x, n); }},
       {"pvary", [](A x, Axes n) { return pvary(x, n); }},
       {"broadcast_from", [](A x, Axes n) { return broadcast_from(x, n, 0); }},
@@ -192,6 +197,70 @@ TEST(CollectiveErrors, Groups) {
                              return Array(psum(1, "i", {.axis_index_groups = {{0}, {1}}}));
                            }),
                            {"psum", "ranks 2, 3 are in no group"});
+}
+
+TEST(CollectiveErrors, OperandsOfARaggedExchange) {
+  const auto with = [](std::function<Array(Array, Array)> call) {
+    return in_body([call](A x) { return call(x, zeros({8}, i32)); });
+  };
+  expect_error<TypeError>(
+      with([](A x, A k) { return ragged_all_to_all(x, astype(x, f64), k, k, k, k, "i"); }),
+      {"ragged_all_to_all: operand has type f32[2,6]{i,j} and output f64[2,6]{i,j}", "dtype",
+       "astype", kHere});
+  for (const Shape& shape : {Shape({3, 5}), Shape({3}), Shape({3, 6, 1})}) {
+    expect_error<ValueError>(
+        with([&](A x, A k) { return ragged_all_to_all(x, zeros(shape), k, k, k, k, "i"); }),
+        {"ragged_all_to_all: operand has type f32[2,6]{i,j} and output f32[3", "dim 0",
+         "agree in all other dims", kHere});
+  }
+  expect_error<ValueError>(
+      with([](A x, A k) { return ragged_all_to_all(x, x[0][0], k, k, k, k, "i"); }),
+      {"ragged_all_to_all", "output f32[]{i,j}", "need a dim 0", kHere});
+  expect_error<TypeError>(
+      with([](A x, A k) { return ragged_all_to_all(x, x, k, k, astype(k, f32), k, "i"); }),
+      {"ragged_all_to_all: output_offsets has type f32[8]", "are integers", "astype(x, i32)",
+       kHere});
+  expect_error<TypeError>(
+      with([](A x, A k) { return ragged_all_to_all(x, x, k, k == 0, k, k, "i"); }),
+      {"send_sizes has type bool[8]", "are integers"});
+  expect_error<ValueError>(
+      with([](A x, A k) {
+        return ragged_all_to_all(x, x, k, k, k, reshape(k, {4, 2}), "i");
+      }),
+      {"ragged_all_to_all: recv_sizes has type i32[4,2]", "one dim", "reshape(x, {-1})", kHere});
+  expect_error<ValueError>(with([](A x, A k) { return ragged_all_to_all(x, x, k, 0, k, k, "i"); }),
+                           {"send_sizes has type i32[]", "one dim"});
+  expect_error<ValueError>(
+      with([](A x, A k) { return ragged_all_to_all(x, x, k, k[range(0, 4)], k, k, "i"); }),
+      {"ragged_all_to_all: send_sizes has type i32[4] and input_offsets i32[8]", "as many elements",
+       kHere});
+  for (const std::int64_t count : {6, 0}) {
+    expect_error<ValueError>(
+        with([&](A x, A) {
+          const A k = zeros({count}, i32);
+          return ragged_all_to_all(x, x, k, k, k, k, "i");
+        }),
+        {"ragged_all_to_all: input_offsets has type i32[", "cannot be shared evenly",
+         "4 ranks over mesh axis 'i'", "a multiple of 4", "a slice of size 0", kHere});
+  }
+  expect_error<ValueError>(with([](A x, A k) {
+                             return ragged_all_to_all(
+                                 x, x, k, k, k, k, {"i", "j"},
+                                 {.axis_index_groups = {{0, 1, 2}, {3, 4, 5}}});
+                           }),
+                           {"ragged_all_to_all", "ranks 6, 7 are in no group", kHere});
+  expect_error<ValueError>(
+      with([](A x, A) {
+        const A k = zeros({3}, i32);
+        return ragged_all_to_all(x, x, k, k, k, k, "i", {.axis_index_groups = {{0, 1}, {2, 3}}});
+      }),
+      {"its 3 slices", "2 ranks over mesh axis 'i' of each group", "a multiple of 2"});
+  expect_error<TypeError>(
+      with([](A x, A k) {
+        using List = std::vector<Array>;
+        return ragged_all_to_all(List{x, x}, List{x}, k, k, k, k, "i")[0];
+      }),
+      {"ragged_all_to_all", "operand and output have different structures", kHere});
 }
 
 TEST(CollectiveErrors, EmptyArrays) {

@@ -62,6 +62,8 @@ TEST(CollectiveTrees, EveryCollective) {
     EXPECT_EQ(second(psum_scatter(gathered, "i")), "f32[1]{i}");
     EXPECT_EQ(second(pswapaxes(gathered, "i", 0)), "f32[4,1]{i}");
     EXPECT_EQ(second(all_to_all(gathered, "i", 0, 1)), "f32[1,4]{i}");
+    const Array k = zeros({4}, i32);
+    EXPECT_EQ(second(ragged_all_to_all(t, t, k, k, k, k, "i")), "f32[1]{i}");
     EXPECT_EQ(second(broadcast_from(t, "i", 1)), "f32[1]");
     const Pair sum = psum(t, "i");
     EXPECT_EQ(second(pbroadcast(sum, "i")), "f32[1]{i}");

@@ -21,6 +21,7 @@ TOPICS = [
     "ops_linalg",
     "indexing",
     "shard_map",
+    "ragged_all_to_all",
     "control_flow",
     "vmap",
     "derivatives",

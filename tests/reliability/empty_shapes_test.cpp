@@ -349,6 +349,18 @@ const std::vector<Collective>& collectives() {
          s[1] *= n;
          return s;
        }},
+      {"ragged_all_to_all",
+       [](const Array& x, const Axes& a) {
+         const Array at = zeros({axis_size(a)}, i32), size = at + 1;
+         return ragged_all_to_all(x, x, at, size, at, size, a);
+       },
+       same},
+      {"ragged_all_to_all of more rows",
+       [](const Array& x, const Axes& a) {
+         const Array at = zeros({axis_size(a)}, i32), size = at + 1;
+         return ragged_all_to_all(concatenate({x, x, x}), x, at, size, at, size, a);
+       },
+       same},
       {"broadcast_from", [](const Array& x, const Axes& a) { return broadcast_from(x, a, 0); },
        same},
       {"pbroadcast", [](const Array& x, const Axes& a) { return pbroadcast(psum(x, a), a); },

@@ -178,6 +178,12 @@ TEST(WithoutCasts, ConstantsOfTheLibraryGoWithWhatTheyMeet) {
        [](Array a) {
          return pscatter(all_gather_invariant(a, "i", {.tiled = true}), "i", {.tiled = true});
        }},
+      {"ragged_all_to_all",
+       [](Array a) {
+         const Array at = pvary(zeros({8}, i32), "i"), size = at + 1;
+         const Array few = ragged_all_to_all(a, a * 2.f, at, size, at, size, "i");
+         return few * ragged_all_to_all(concatenate({a, sin(a)}), a, size, size, at, size, "i");
+       }},
       {"pmax", [](Array a) { return a - pbroadcast(pmax(a, "i"), "i"); }},
       {"custom_vjp", [](Array a) {
          return custom_vjp([](Array x) { return sin(x); },
