@@ -66,7 +66,7 @@ StridedCopy slice_copy(const KernelCall& call) {
   std::int64_t offset = 0;
   for (std::size_t d = 0; d < call.out_types[0].dims().size(); ++d) {
     offset += params.start_indices[d] * copy.src_stride[d];
-    copy.src_stride[d] *= params.strides[d];
+    if (copy.extent[d] > 1) copy.src_stride[d] *= params.strides[d];
   }
   copy.src = static_cast<const std::byte*>(call.in[0]) + offset;
   return copy;
@@ -104,8 +104,8 @@ StridedCopy concatenate_slice_copy(const KernelCall& call, std::size_t operand, 
   const Shape extents = slice_extents(slice);
   for (std::size_t d = 0; d < extents.size(); ++d) {
     src += slice.start_indices[d] * copy.src_stride[d];
-    copy.src_stride[d] *= slice.strides[d];
     copy.extent[d] = extents[d];
+    if (extents[d] > 1) copy.src_stride[d] *= slice.strides[d];
   }
   copy.src = src;
   return copy;

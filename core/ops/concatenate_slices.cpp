@@ -35,8 +35,8 @@ void ConcatenateSlicesParams::visit(ParamVisitor& v) const {
 Shape slice_extents(const SliceParams& slice) {
   Shape extents;
   for (std::size_t d = 0; d < slice.strides.size(); ++d) {
-    const std::int64_t step = slice.strides[d];
-    extents.push_back((slice.limit_indices[d] - slice.start_indices[d] + step - 1) / step);
+    extents.push_back(
+        items_in_steps(slice.start_indices[d], slice.limit_indices[d], slice.strides[d]));
   }
   return extents;
 }

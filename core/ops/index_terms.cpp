@@ -4,6 +4,7 @@
 
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
+#include "core/ops/slicing.h"
 
 namespace shmap {
 
@@ -92,15 +93,15 @@ std::int64_t IndexTerms::clip_range(const Range& r, std::int64_t n, std::int64_t
   };
   const std::int64_t from = clip(r.start), to = clip(r.stop);
   first = end = 0;
-  if (up ? from >= to : from <= to) return r.step;
+  if (up ? from >= to : from <= to) return up ? 1 : -1;
+  // A longer step than n leads out of the dim, as a step of n does.
+  const std::int64_t by = up ? std::min(r.step, n) : r.step < -n ? n : -r.step;
   if (up) {
     first = from;
     end = to;
-    return r.step;
+    return by;
   }
-  const std::int64_t by = r.step < -n ? n : -r.step;
-  const std::int64_t count = (from - to + by - 1) / by;
-  first = from - (count - 1) * by;
+  first = from - (items_in_steps(to, from, by) - 1) * by;
   end = from + 1;
   return -by;
 }

@@ -164,8 +164,7 @@ class Updater {
     } else {
       std::int64_t end = 0;
       p.step = terms_.clip_range(t.range, n, p.first, end);
-      const std::int64_t by = p.step < 0 ? -p.step : p.step;
-      p.count = (end - p.first + by - 1) / by;
+      p.count = items_in_steps(p.first, end, p.step < 0 ? -p.step : p.step);
       if (p.count <= 1 && p.step > 0) p.step = 1;
       p.kind = p.step != 1                    ? DimUpdate::strided
                : p.first == 0 && p.count == n ? DimUpdate::whole

@@ -124,7 +124,7 @@ void transpose_slice(TransposeCall& call) {
     const std::int64_t covered = to[d] > 0 ? (to[d] - 1) * p.strides[d] + 1 : 0;
     pad.low.push_back(p.start_indices[d]);
     pad.high.push_back(from[d] - p.start_indices[d] - covered);
-    pad.interior.push_back(p.strides[d] - 1);
+    pad.interior.push_back(to[d] > 1 ? p.strides[d] - 1 : 0);
   }
   const Array zero = scalar_of(call.out_types[0].dtype(), 0, call.source);
   call.out[0] = bind_pad(call.cotangents[0], zero, pad, call.source);

@@ -42,7 +42,7 @@ void eval_slice(Types in, const Params& params, std::span<ShapedArray> out) {
                        std::to_string(in[0].dims()[d]) +
                        ": wanted 0 <= start <= limit <= extent and a step of 1 or more");
     }
-    shape.push_back((limit - start + by - 1) / by);
+    shape.push_back(items_in_steps(start, limit, by));
   }
   out[0] = ShapedArray(shape, in[0].dtype(), in[0].weak(), AxisSet());
 }

@@ -16,6 +16,10 @@ struct SliceParams : ParamsOf<SliceParams> {
     v.value("strides", strides);
   }
 };
+// The number of items of [start, limit) in steps of `step`, which may be any number from 1 on.
+inline std::int64_t items_in_steps(std::int64_t start, std::int64_t limit, std::int64_t step) {
+  return start < limit ? (limit - start - 1) / step + 1 : 0;
+}
 // Starts are integer scalars of any dtype. To a negative start the extent is added once; then it is
 // clamped so that the part is in range.
 struct DynamicSliceParams : ParamsOf<DynamicSliceParams> {

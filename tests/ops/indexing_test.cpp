@@ -8,6 +8,7 @@
 #include <random>
 
 #include "shmap/counters.h"
+#include "shmap/grad.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 #include "shmap/shard_map.h"
@@ -154,6 +155,21 @@ TEST(BasicIndex, RangesWrittenAsAggregates) {
   EXPECT_THAT(x[(Range{.step = 4})].to_vector<std::int32_t>(), ElementsAre(0, 4));
   EXPECT_THAT(x[Range()].to_vector<std::int32_t>(), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_EQ(zeros({0, 2})[range()].shape(), Shape({0, 2}));
+}
+
+TEST(BasicIndex, StepsBeyondAnyExtent) {
+  const Array x = arange(6, i32);
+  const auto first = [](Array v) { return v[range(2, 6, INT64_MAX)]; };
+  EXPECT_THAT(first(x).to_vector<std::int32_t>(), ElementsAre(2));
+  EXPECT_THAT(x[range(4, -7, INT64_MIN)].to_vector<std::int32_t>(), ElementsAre(4));
+  EXPECT_EQ(x[range(2, 4, INT64_MIN)].size(), 0);
+  EXPECT_THAT(x.at(range(2, 6, INT64_MAX)).set(9).to_vector<std::int32_t>(),
+              ElementsAre(0, 1, 9, 3, 4, 5));
+  EXPECT_THAT(x.at(range(4, -7, INT64_MIN)).set(9).to_vector<std::int32_t>(),
+              ElementsAre(0, 1, 2, 3, 9, 5));
+  EXPECT_THAT(slice(x, {2}, {6}, {INT64_MAX}).to_vector<std::int32_t>(), ElementsAre(2));
+  const auto total = [](Array v) { return sum(slice(v, {2}, {6}, {INT64_MAX})); };
+  EXPECT_THAT(grad(total)(arange(6)).to_vector<float>(), ElementsAre(0, 0, 1, 0, 0, 0));
 }
 
 TEST(BasicIndex, NamesWhatIsOutOfRange) {
