@@ -112,7 +112,7 @@ std::int64_t arange_count(const HostNumber& start, const HostNumber& stop, const
                      std::to_string(stop.real) + " in steps of " + std::to_string(step.real) +
                      " is not a finite number of elements" + at_line(source));
   }
-  return std::max<std::int64_t>(0, static_cast<std::int64_t>(count));
+  return static_cast<std::int64_t>(std::max(0.0, count));
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ void check_gather(Types in, const GatherParams& p) {
   if (p.start_index_map.size() != vector)
     fail("start_index_map has " + std::to_string(p.start_index_map.size()) +
          " dims, and the index vectors have " + std::to_string(vector) + " entries");
-  for (std::int64_t d : p.start_index_map)
-    if (d < 0 || d >= rank) fail("start_index_map names dim " + std::to_string(d));
+  if (!distinct_dims(p.start_index_map, rank))
+    fail("start_index_map must name dims of the operand, each once");
   if (!ascending_dims(p.collapsed_slice_dims, rank) ||
       !ascending_dims(p.operand_batching_dims, rank))
     fail("collapsed_slice_dims and batching dims must be ascending dims of the operand");
@@ -181,6 +181,15 @@ Array take_along(Operand&& x, Operand&& indices, int dim) {
 bool ascending_dims(const IntList& list, int rank) {
   for (std::size_t i = 0; i < list.size(); ++i)
     if (list[i] < 0 || list[i] >= rank || (i && list[i] <= list[i - 1])) return false;
+  return true;
+}
+
+bool distinct_dims(const IntList& list, int rank) {
+  std::uint32_t seen = 0;
+  for (std::int64_t d : list) {
+    if (d < 0 || d >= rank || (seen >> d & 1u)) return false;
+    seen |= 1u << d;
+  }
   return true;
 }
 

@@ -43,7 +43,8 @@ Array wrap_indices(Array indices, std::int64_t extent, const char* what, SourceL
 Array gather_items(Array x, const std::vector<Array>& indices, const Dims& dims, int at,
                    GatherMode mode, SourceLine source);
 
-// Whether the dims ascend and each is a dim of an array of that rank.
+// Whether each is a dim of an array of that rank; and whether they ascend, or occur once each.
 bool ascending_dims(const IntList& dims, int rank);
+bool distinct_dims(const IntList& dims, int rank);
 
 }  // namespace shmap

@@ -41,8 +41,7 @@ Array norm(Operand given, NormOptions options) {
   Dims axis;
   if (options.axis) {
     for (std::int64_t d : *options.axis)
-      axis.push_back(at_source(
-          source, [&] { return normalize_dim(static_cast<int>(d), type.rank(), "norm"); }));
+      axis.push_back(at_source(source, [&] { return normalize_dim(d, type.rank(), "norm"); }));
   } else {
     for (int d = 0; d < type.rank(); ++d) axis.push_back(d);
     if (!options.ord) return sqrt(sum(square(x), axis, options.keepdims));

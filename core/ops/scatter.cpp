@@ -40,8 +40,8 @@ void eval_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
     fail("scatter_dims_to_operand_dims has " +
          std::to_string(p.scatter_dims_to_operand_dims.size()) +
          " dims, and the index vectors have " + std::to_string(indices.dims().back()) + " entries");
-  for (std::int64_t d : p.scatter_dims_to_operand_dims)
-    if (d < 0 || d >= rank) fail("scatter_dims_to_operand_dims names dim " + std::to_string(d));
+  if (!distinct_dims(p.scatter_dims_to_operand_dims, rank))
+    fail("scatter_dims_to_operand_dims must name dims of the operand, each once");
   if (!ascending_dims(p.inserted_window_dims, rank) ||
       !ascending_dims(p.operand_batching_dims, rank))
     fail("inserted_window_dims and batching dims must be ascending dims of the operand");

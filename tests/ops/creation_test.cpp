@@ -79,6 +79,7 @@ TEST(Arange, FollowsJax) {
   EXPECT_THAT(arange(0.5, 5, 1, i32).to_vector<std::int32_t>(), ElementsAre(0, 1, 2, 3, 4));
   EXPECT_EQ(arange(5, 2).size(), 0);
   EXPECT_EQ(arange(2, 5, -1).size(), 0);
+  EXPECT_EQ(arange(0., -1e300, 1.).size(), 0);
   EXPECT_THAT(arange(2, 5).to_vector<float>(), ElementsAre(2, 3, 4));
   EXPECT_THAT(arange(array<std::int32_t>({1}, {}), 3, 1, i32).to_vector<std::int32_t>(),
               ElementsAre(1, 2));

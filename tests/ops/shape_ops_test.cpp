@@ -5,6 +5,7 @@
 
 #include "core/ir/node.h"
 #include "shmap/counters.h"
+#include "shmap/linalg.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 #include "tests/support/error_text.h"
@@ -200,11 +201,18 @@ TEST(Errors, SayWhatIsWrongAndWhere) {
   expect_error<TypeError>([&] { take(x, ones({2}), 0); }, {"take", "f32[2]", "astype"});
   expect_error<TypeError>([&] { take(x, ones({2}, bool_), 0); }, {"take", "where"});
   expect_error<ValueError>([&] { take(x, 0, 5); }, {"take", "dim 5"});
+  expect_error<ValueError>([&] { linalg::norm(x, {.axis = Dims(std::vector{INT64_C(1) << 32})}); },
+                           {"norm", "dim 4294967296"});
   expect_error<ValueError>(
       [&] {
         gather(x, zeros({1, 2}, i32), {{}, {0, 1}, {0}}, {1, 1});
       },
       {"gather", "start_index_map", "2 entries"});
+  expect_error<ValueError>(
+      [&] {
+        gather(x, ones({1, 2}, i32), {{}, {0, 1}, {0, 0}}, {1, 1});
+      },
+      {"gather", "start_index_map", "each once"});
   expect_error<ValueError>([&] { roll(x, {1, 2, 3}, {0, 1}); }, {"roll", "3 shifts"});
   expect_error<ValueError>([&] { tile(x, {-1}); }, {"tile", "-1"});
   expect_error<ValueError>([&] { bitcast(zeros({2, 3}, u8), u32); }, {"bitcast", "u8[2,3]", "4"});
