@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <optional>
 
@@ -104,16 +106,27 @@ To literal_as(const LiteralNode& x) {
   });
 }
 
+// The float nearest to x or, if none is equal to x, the one of the two neighbours of x whose last
+// bit is 1: rounded once more, to a half type, it gives what x rounded once would.
+float rounded_to_odd(double x) {
+  const auto nearest = static_cast<float>(x);
+  const auto back = static_cast<double>(nearest);
+  const std::uint32_t away = std::fabs(back) > std::fabs(x) ? 1 : 0;
+  const std::uint32_t inexact = back < x || back > x ? 1 : 0;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - away) | inexact);
+}
+
 Array convert_literal(const LiteralNode& x, DType dtype, bool weak) {
   auto* out = new LiteralNode(ShapedArray(Shape(), dtype, weak, AxisSet()));
   with_plain(dtype, [&]<class T>() {
-    if constexpr (std::is_arithmetic_v<T>) {
-      const T value = literal_as<T>(x);
-      __builtin_memcpy(out->value, &value, sizeof(T));
-    } else {
-      const T value(literal_as<float>(x));
-      __builtin_memcpy(out->value, &value, sizeof(T));
-    }
+    T value;
+    if constexpr (std::is_arithmetic_v<T>)
+      value = literal_as<T>(x);
+    else if (x.type.dtype() == DType::f64)
+      value = T(rounded_to_odd(literal_as<double>(x)));
+    else
+      value = T(literal_as<float>(x));
+    __builtin_memcpy(out->value, &value, sizeof(T));
   });
   return Array::of(out);
 }

@@ -131,6 +131,15 @@ TEST(HostScalars, ThatFitKeepTheirMeaning) {
             (std::vector<std::int32_t>{301, 301}));
   EXPECT_EQ((ones({1}, i8) + -128).item<std::int8_t>(), -127);
   EXPECT_EQ((u + 300.f).dtype(), f32);
+  // A number is rounded to a half type once, as an array's elements are.
+  for (const double x : {1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 1e-9,
+                         65520 - 0x1p-20, 3.4e38, 1e300}) {
+    for (const DType half : {f16, bf16}) {
+      EXPECT_EQ(astype(full({1}, x, half), f32).item<float>(),
+                astype(astype(full({1}, x, f64), half), f32).item<float>())
+          << x << " as " << half;
+    }
+  }
   EXPECT_EQ(astype(ones({1}, f16) + 70000.f, f32).item<float>(),
             std::numeric_limits<float>::infinity());
   EXPECT_EQ(astype(ones({1}, f16) + 70000, f32).item<float>(),
