@@ -102,6 +102,11 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::Thre
     throw_out_of_memory(bytes, "no memory is that large");
   }
   count(Counter::allocations, 1, thread);
+  const auto hand_out = [bytes](Buffer* buffer) {
+    buffer->bytes_ = bytes;
+    unpoison(buffer->data_, bytes);
+    return BufferRef::first(buffer);
+  };
   const SizeClass size = size_class(bytes);
   lock_.lock();
   Buffer* foreign = pending_head_ != nullptr ? reclaim_locked(4) : nullptr;
@@ -116,13 +121,12 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::Thre
     lock_.unlock();
   } else {
     lock_.unlock();
-    buffer = take_fresh(bytes, size.index, whom);
+    destroy_list(foreign);  // first, because take_fresh may throw
+    return hand_out(take_fresh(bytes, size.index, whom));
   }
   if (foreign != nullptr) [[unlikely]]
     destroy_list(foreign);
-  buffer->bytes_ = bytes;
-  unpoison(buffer->data_, bytes);
-  return BufferRef::first(buffer);
+  return hand_out(buffer);
 }
 
 void MemorySpace::take_cached(std::int64_t bytes, std::uint32_t count, BufferChain& chain,
