@@ -90,7 +90,7 @@ std::uint64_t hash_of(const Array& x) {
     return hash.add(hash_bytes(bytes.data(), bytes.size())).value();
   }
   const Block& block = stored.blocks().front();
-  block.buffer->def().wait();
+  wait_for(stored);
   return hash.add(hash_bytes(block.data(), static_cast<std::size_t>(node.type.nbytes()))).value();
 }
 

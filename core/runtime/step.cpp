@@ -67,7 +67,8 @@ class LeaderLaunch {
       tables_[i] = nullptr;
       if (node->kind == NodeKind::literal) {
         in_[i] = static_cast<const LiteralNode*>(node)->value;
-        call_.literals |= 1u << i;
+        // Only users' primitives have more operands, and they ask only whether any is a literal.
+        call_.literals |= 1u << i % 32;
       } else {
         tables_[i] = static_cast<const StoredNode*>(node)->blocks().data();
       }
