@@ -1,5 +1,6 @@
 #include "shmap/mesh.h"
 
+#include <limits>
 #include <ostream>
 #include <set>
 
@@ -62,7 +63,10 @@ const detail::AxisEnv* make_env(const Shape& sizes, const Axes& names, const cha
   for (std::int64_t s : sizes) {
     if (s < 1) throw ValueError(given + ": every axis has a size of 1 or more" + at_line(source));
   }
-  sizes.num_elements();
+  if (sizes.num_elements() > std::numeric_limits<int>::max()) {
+    throw ValueError(given + ": a mesh has at most 2^31 - 1 positions: use smaller axes" +
+                     at_line(source));
+  }
   return detail::AxisEnv::intern(names.names(),
                                  std::vector<std::int64_t>(sizes.begin(), sizes.end()));
 }

@@ -43,6 +43,11 @@ TEST(Mesh, Errors) {
   expect_error<ValueError>([] { make_mesh({4, 2}, {"i", "i"}); }, {"'i'", "twice"});
   expect_error<ValueError>([] { make_mesh({0}, "i"); }, {"(0,)", "1 or more"});
   expect_error<ValueError>([] { make_mesh({-2}, "i"); }, {"(-2,)", "1 or more"});
+  expect_error<ValueError>(
+      [] {
+        AbstractMesh({1 << 16, 1 << 16}, {"i", "j"});
+      },
+      {"(65536, 65536)", "2^31 - 1"});
   expect_error<ValueError>([] { make_mesh({2}, ""); }, {"empty"});
   expect_error<ValueError>(
       [] {
