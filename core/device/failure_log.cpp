@@ -9,30 +9,27 @@
 namespace shmap {
 namespace {
 
+// Appends the note to the text of an error of class E; false where the error is of another class.
 template <class E>
-std::exception_ptr with_note(const E& e, const std::string& note) {
-  return std::make_exception_ptr(E(e.what() + note));
-}
-
-// A copy of the error, of the same class, with the note appended to its text.
-std::exception_ptr annotate(const std::exception_ptr& error, const std::string& note) {
+bool annotate_as(std::exception_ptr& error, const std::string& note) {
   try {
     std::rethrow_exception(error);
-  } catch (const ValueError& e) {
-    return with_note(e, note);
-  } catch (const TypeError& e) {
-    return with_note(e, note);
-  } catch (const DeviceError& e) {
-    return with_note(e, note);
-  } catch (const OutOfMemory& e) {
-    return with_note(e, note);
-  } catch (const CollectiveError& e) {
-    return with_note(e, note);
-  } catch (const Error& e) {
-    return typeid(e) == typeid(Error) ? with_note(e, note) : error;
+  } catch (const E& e) {
+    if (typeid(e) != typeid(E)) return false;
+    error = std::make_exception_ptr(E(e.what() + note));
+    return true;
   } catch (...) {
-    return error;  // a user's exception type: left unchanged
+    return false;
   }
+}
+
+// Appends the note to the text of an error of one of the library's classes. Errors of users'
+// classes, also of those derived from the library's, stay as they are.
+void annotate(std::exception_ptr& error, const std::string& note) {
+  [[maybe_unused]] const bool done =
+      annotate_as<ValueError>(error, note) || annotate_as<TypeError>(error, note) ||
+      annotate_as<DeviceError>(error, note) || annotate_as<OutOfMemory>(error, note) ||
+      annotate_as<CollectiveError>(error, note) || annotate_as<Error>(error, note);
 }
 
 }  // namespace
@@ -47,7 +44,7 @@ FailureLog::FailureLog(std::string note)
 Ref<Failure> FailureLog::add(std::exception_ptr error) noexcept {
   if (!note_.empty()) {
     try {
-      error = annotate(error, note_);
+      annotate(error, note_);
     } catch (const std::bad_alloc&) {  // then the error stays without the note
     }
   }

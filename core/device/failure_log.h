@@ -20,7 +20,7 @@ struct Failure : RefCounted {
 // Thread-safe.
 class FailureLog {
  public:
-  // `note` is appended to each error's text.
+  // `note` is appended to the text of each error that is of a class of the library itself.
   explicit FailureLog(std::string note);
   // Returns the failure of a task that threw `error`, and keeps it for rethrow_unreported() unless
   // kMaxKept unreported failures are kept already. If there is no memory to store the error,
