@@ -12,12 +12,15 @@ Array bind_reshape(Array x, const Shape& shape, SourceLine source) {
   return bind(reshape_p, std::move(x), params, source);
 }
 
+bool is_identity(const Dims& dims) {
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] != static_cast<std::int64_t>(d)) return false;
+  return true;
+}
+
 Array bind_transpose(Array x, const Dims& permutation, SourceLine source) {
-  bool identity =
-      static_cast<int>(permutation.size()) == checked_node(x, "transpose", source).type.rank();
-  for (std::size_t d = 0; d < permutation.size(); ++d)
-    identity = identity && permutation[d] == static_cast<std::int64_t>(d);
-  if (identity) return x;
+  const int rank = checked_node(x, "transpose", source).type.rank();
+  if (static_cast<int>(permutation.size()) == rank && is_identity(permutation)) return x;
   TransposeParams params;
   params.permutation = permutation;
   return bind(transpose_p, std::move(x), params, source);

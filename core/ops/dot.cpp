@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/contains.h"
 #include "core/base/float_format.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
@@ -14,10 +15,6 @@
 namespace shmap {
 
 namespace {
-
-bool holds(const Dims& dims, std::int64_t d) {
-  return std::find(dims.begin(), dims.end(), d) != dims.end();
-}
 
 void check_pair(const ShapedArray& a, const ShapedArray& b, const Dims& of_a, const Dims& of_b,
                 const char* kind) {
@@ -42,7 +39,7 @@ void check_pair(const ShapedArray& a, const ShapedArray& b, const Dims& of_a, co
 void check_disjoint(const ShapedArray& t, const Dims& contracting, const Dims& batch,
                     const char* side) {
   for (std::int64_t d : batch) {
-    if (!holds(contracting, d)) continue;
+    if (!contains(contracting, d)) continue;
     throw ValueError("dot_general: dim " + std::to_string(d) + " of the " + side +
                      " operand of type " + to_string(t) +
                      " is given both as contracting and as batch: it can be one of them");
@@ -133,21 +130,106 @@ FactorRule dot_sharding(Types in, const Params& params, Types) {
   return rule;
 }
 
-Dims range_dims(int begin, int end) {
-  Dims d(std::vector<int>{});
-  for (int i = begin; i < end; ++i) d.push_back(i);
-  return d;
+// The dims over which a product of matrices or vectors is summed: the last one of the left operand,
+// and the last but one, or the only one, of the right operand.
+DotParams inner_dims(const Operand& a, const Operand& b, const char* what) {
+  const ShapedArray &ta = type_of(a, what), &tb = type_of(b, what);
+  const int ka = ta.rank() - 1, kb = std::max(0, tb.rank() - 2);
+  const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
+                     size_b = tb.dims()[static_cast<std::size_t>(kb)];
+  if (size_a != size_b) {
+    throw ValueError(
+        std::string(what) + ": operands of types " + to_string(ta) + " and " + to_string(tb) +
+        " do not fit: the last dim of the left one has size " + std::to_string(size_a) +
+        ", and the " + (tb.rank() == 1 ? "dim" : "last dim but one") + " of the right one size " +
+        std::to_string(size_b) + ": they are multiplied and summed over, and must be equal" +
+        captured_text(a.value, 0) + captured_text(b.value, 1) + at_line(a.source));
+  }
+  DotParams p;
+  p.lhs_contracting = Dims(ka);
+  p.rhs_contracting = Dims(kb);
+  return p;
 }
 
-[[noreturn]] void throw_inner_mismatch(const char* what, const Operand& a, const Operand& b,
-                                       std::int64_t ka, std::int64_t kb) {
-  throw ValueError(std::string(what) + ": operands of types " + to_string(type_of(a, what)) +
-                   " and " + to_string(type_of(b, what)) +
-                   " do not fit: the last dim of the left one has size " + std::to_string(ka) +
-                   ", and the " + (type_of(b, what).rank() == 1 ? "" : "last dim but one") +
-                   (type_of(b, what).rank() == 1 ? "dim" : "") + " of the right one size " +
-                   std::to_string(kb) + ": they are multiplied and summed over, and must be equal" +
-                   captured_text(a.value, 0) + captured_text(b.value, 1) + at_line(a.source));
+// The batch dims of a matmul's result, aligned from the last. A dim of both operands is a batch dim
+// of the product; a dim of only one operand (or of size 1 in the other) is a free dim of that
+// operand. No operand is broadcast.
+struct MatmulBatch {
+  enum Side : std::uint8_t { both, left, right };
+  std::vector<Side> sides;                // for each dim of the result, who has it
+  std::vector<int> squeeze_a, squeeze_b;  // the dims of size 1 that an operand loses
+};
+
+MatmulBatch align_batch(const Operand& a, const Operand& b) {
+  const ShapedArray &ta = type_of(a, "matmul"), &tb = type_of(b, "matmul");
+  const int batch_a = std::max(0, ta.rank() - 2), batch_b = std::max(0, tb.rank() - 2);
+  const int rank = std::max(batch_a, batch_b);
+  MatmulBatch batch;
+  for (int d = 0; d < rank; ++d) {
+    const int da = d - (rank - batch_a), db = d - (rank - batch_b);
+    const std::int64_t ea = da >= 0 ? ta.dims()[static_cast<std::size_t>(da)] : 1;
+    const std::int64_t eb = db >= 0 ? tb.dims()[static_cast<std::size_t>(db)] : 1;
+    if (ea != eb && ea != 1 && eb != 1) {
+      throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
+                       ": their batch dims of sizes " + std::to_string(ea) + " and " +
+                       std::to_string(eb) + " do not broadcast" + captured_text(a.value, 0) +
+                       captured_text(b.value, 1) + at_line(a.source));
+    }
+    if (da >= 0 && db >= 0 && ea == eb) {
+      batch.sides.push_back(MatmulBatch::both);
+    } else if (da >= 0 && (db < 0 || eb == 1)) {
+      batch.sides.push_back(MatmulBatch::left);
+      if (db >= 0) batch.squeeze_b.push_back(db);
+    } else {
+      batch.sides.push_back(MatmulBatch::right);
+      if (da >= 0) batch.squeeze_a.push_back(da);
+    }
+  }
+  return batch;
+}
+
+// x without dims of size 1.
+Array without_dims(Array x, const std::vector<int>& dims, SourceLine source) {
+  const Shape from = x.shape();
+  Shape shape;
+  for (int d = 0; d < from.rank(); ++d)
+    if (!contains(dims, d)) shape.push_back(from[static_cast<std::size_t>(d)]);
+  return bind_reshape(std::move(x), shape, source);
+}
+
+Array batched_matmul(Operand&& a, Operand&& b) {
+  const SourceLine source = a.source;
+  const MatmulBatch batch = align_batch(a, b);
+  const bool has_rows = type_of(a, "matmul").rank() > 1,
+             has_columns = type_of(b, "matmul").rank() > 1;
+  Array x = without_dims(std::move(a.value), batch.squeeze_a, source),
+        y = without_dims(std::move(b.value), batch.squeeze_b, source);
+  DotParams p;
+  // The places in the result of the product's dims, which are ordered as batch, left, right.
+  Dims place, left_at, right_at;
+  int ia = 0, ib = 0, at = 0;
+  for (const MatmulBatch::Side side : batch.sides) {
+    (side == MatmulBatch::both   ? place
+     : side == MatmulBatch::left ? left_at
+                                 : right_at)
+        .push_back(at++);
+    if (side == MatmulBatch::both) {
+      p.lhs_batch.push_back(ia);
+      p.rhs_batch.push_back(ib);
+    }
+    if (side != MatmulBatch::right) ++ia;
+    if (side != MatmulBatch::left) ++ib;
+  }
+  if (has_rows) left_at.push_back(at++);
+  if (has_columns) right_at.push_back(at);
+  for (std::int64_t d : left_at) place.push_back(d);
+  for (std::int64_t d : right_at) place.push_back(d);
+  p.lhs_contracting = Dims(x.ndim() - 1);
+  p.rhs_contracting = Dims(std::max(0, y.ndim() - 2));
+  Dims permutation = place;
+  for (std::size_t d = 0; d < place.size(); ++d)
+    permutation[static_cast<std::size_t>(place[d])] = static_cast<std::int64_t>(d);
+  return bind_transpose(bind_dot(std::move(x), std::move(y), p, source), permutation, source);
 }
 
 // NumPy's * of two bools is "and".
@@ -167,9 +249,9 @@ void DotParams::visit(ParamVisitor& v) const {
 }
 
 Dims free_dims(int rank, const Dims& contracting, const Dims& batch) {
-  Dims free(std::vector<int>{});
+  Dims free;
   for (int d = 0; d < rank; ++d)
-    if (!holds(contracting, d) && !holds(batch, d)) free.push_back(d);
+    if (!contains(contracting, d) && !contains(batch, d)) free.push_back(d);
   return free;
 }
 
@@ -223,90 +305,9 @@ Array matmul(Operand a, Operand b) {
     throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
                      ": a scalar is not a matrix: use a * b" + at_line(source));
   }
-  const int ra = ta.rank(), rb = tb.rank();
-  const int ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;
-  const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
-                     size_b = tb.dims()[static_cast<std::size_t>(kb)];
-  if (size_a != size_b) throw_inner_mismatch("matmul", a, b, size_a, size_b);
-  DotParams p;
-  p.lhs_contracting = Dims(std::vector<int>{ka});
-  p.rhs_contracting = Dims(std::vector<int>{kb});
-  p.lhs_batch = p.rhs_batch = Dims(std::vector<int>{});
-  const int batch_a = std::max(0, ra - 2), batch_b = std::max(0, rb - 2);
-  if (batch_a == 0 && batch_b == 0)
-    return bind_dot(std::move(a.value), std::move(b.value), p, source);
-
-  // Batch dims are aligned from the last. A dim of both operands is a batch dim of the product; a
-  // dim of only one operand (or of size 1 in the other) is a free dim of that operand. No operand
-  // is broadcast.
-  const int rank = std::max(batch_a, batch_b);
-  std::vector<int> squeeze_a, squeeze_b;
-  enum Source { both, left, right };
-  std::vector<Source> sources;
-  for (int d = 0; d < rank; ++d) {
-    const int da = d - (rank - batch_a), db = d - (rank - batch_b);
-    const std::int64_t ea = da >= 0 ? ta.dims()[static_cast<std::size_t>(da)] : 1;
-    const std::int64_t eb = db >= 0 ? tb.dims()[static_cast<std::size_t>(db)] : 1;
-    if (ea != eb && ea != 1 && eb != 1) {
-      throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
-                       ": their batch dims of sizes " + std::to_string(ea) + " and " +
-                       std::to_string(eb) + " do not broadcast" + captured_text(a.value, 0) +
-                       captured_text(b.value, 1) + at_line(source));
-    }
-    if (da >= 0 && db >= 0 && ea == eb) {
-      sources.push_back(both);
-    } else if (da >= 0 && (db < 0 || eb == 1)) {
-      sources.push_back(left);
-      if (db >= 0) squeeze_b.push_back(db);
-    } else {
-      sources.push_back(right);
-      if (da >= 0) squeeze_a.push_back(da);
-    }
-  }
-  const auto without = [&](Array x, const std::vector<int>& dims) {
-    if (dims.empty()) return x;
-    Shape shape;
-    const Shape from = x.shape();
-    for (int d = 0; d < x.ndim(); ++d)
-      if (std::find(dims.begin(), dims.end(), d) == dims.end())
-        shape.push_back(from[static_cast<std::size_t>(d)]);
-    return bind_reshape(std::move(x), shape, source);
-  };
-  Array x = without(std::move(a.value), squeeze_a), y = without(std::move(b.value), squeeze_b);
-  std::vector<int> lhs_batch, rhs_batch;
-  std::vector<std::int64_t> batch_at, left_at,
-      right_at;  // where the dims of each kind come in the matmul's result
-  int ia = 0, ib = 0;
-  for (int d = 0; d < rank; ++d) {
-    const Source s = sources[static_cast<std::size_t>(d)];
-    if (s == both) {
-      lhs_batch.push_back(ia++);
-      rhs_batch.push_back(ib++);
-      batch_at.push_back(d);
-    } else if (s == left) {
-      ++ia;
-      left_at.push_back(d);
-    } else {
-      ++ib;
-      right_at.push_back(d);
-    }
-  }
-  p.lhs_batch = Dims(lhs_batch);
-  p.rhs_batch = Dims(rhs_batch);
-  p.lhs_contracting = Dims(std::vector<int>{x.ndim() - 1});
-  p.rhs_contracting = Dims(std::vector<int>{rb == 1 ? 0 : y.ndim() - 2});
-  if (ra > 1) left_at.push_back(rank);
-  if (rb > 1) right_at.push_back(ra > 1 ? rank + 1 : rank);
-  Array product = bind_dot(std::move(x), std::move(y), p, source);
-  // dot_general orders the dims as batch, left, right; a transposition restores the order of
-  // matmul.
-  std::vector<std::int64_t> place = batch_at;
-  place.insert(place.end(), left_at.begin(), left_at.end());
-  place.insert(place.end(), right_at.begin(), right_at.end());
-  std::vector<std::int64_t> permutation(place.size());
-  for (std::size_t d = 0; d < place.size(); ++d)
-    permutation[static_cast<std::size_t>(place[d])] = static_cast<std::int64_t>(d);
-  return bind_transpose(std::move(product), Dims(permutation), source);
+  const DotParams p = inner_dims(a, b, "matmul");
+  if (ta.rank() > 2 || tb.rank() > 2) return batched_matmul(std::move(a), std::move(b));
+  return bind_dot(std::move(a.value), std::move(b.value), p, source);
 }
 
 Array dot(Operand a, Operand b) {
@@ -316,14 +317,7 @@ Array dot(Operand a, Operand b) {
   if (ta.rank() == 0 || tb.rank() == 0) {
     return bind_multiply(std::move(a.value), std::move(b.value), a.source);
   }
-  const int ka = ta.rank() - 1, kb = tb.rank() == 1 ? 0 : tb.rank() - 2;
-  const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
-                     size_b = tb.dims()[static_cast<std::size_t>(kb)];
-  if (size_a != size_b) throw_inner_mismatch("dot", a, b, size_a, size_b);
-  DotParams p;
-  p.lhs_contracting = Dims(std::vector<int>{ka});
-  p.rhs_contracting = Dims(std::vector<int>{kb});
-  p.lhs_batch = p.rhs_batch = range_dims(0, 0);
+  const DotParams p = inner_dims(a, b, "dot");
   return bind_dot(std::move(a.value), std::move(b.value), p, a.source);
 }
 
@@ -335,8 +329,8 @@ Array outer(Operand a, Operand b) {
   Array x = bind_reshape(std::move(a.value), Shape{m}, source),
         y = bind_reshape(std::move(b.value), Shape{n}, source);
   const Shape shape{m, n};
-  x = bind_broadcast(std::move(x), shape, Dims(std::vector<int>{0}), source);
-  y = bind_broadcast(std::move(y), shape, Dims(std::vector<int>{1}), source);
+  x = bind_broadcast(std::move(x), shape, Dims(0), source);
+  y = bind_broadcast(std::move(y), shape, Dims(1), source);
   return bind_multiply(std::move(x), std::move(y), source);
 }
 

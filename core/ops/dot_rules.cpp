@@ -24,12 +24,6 @@ Side side_of(const DotParams& p, const TransposeCall& call, std::size_t i) {
   return {contracting, batch, free_dims(call.in_types[i].rank(), contracting, batch)};
 }
 
-bool is_identity(const Dims& permutation) {
-  for (std::size_t d = 0; d < permutation.size(); ++d)
-    if (permutation[d] != static_cast<std::int64_t>(d)) return false;
-  return true;
-}
-
 Array cotangent_of(const TransposeCall& call, std::size_t i) {
   const auto& p = params_as<DotParams>(call.params);
   const Side mine = side_of(p, call, i), other = side_of(p, call, 1 - i);

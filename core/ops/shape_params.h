@@ -57,6 +57,8 @@ struct IotaParams : ParamsOf<IotaParams> {
   }
 };
 
+// Whether the dims are 0, 1, 2 …
+bool is_identity(const Dims& dims);
 // Bind the primitives on arrays, or return x itself where nothing would change. The caller has
 // checked shapes and dims; otherwise the primitive throws.
 Array bind_reshape(Array x, const Shape& shape, SourceLine source);

@@ -54,12 +54,6 @@ const Atom* without_neutral(const Eqn& e, const Neutral& neutral) {
   return nullptr;
 }
 
-bool is_identity(const Dims& dims) {
-  for (std::size_t d = 0; d < dims.size(); ++d)
-    if (dims[d] != static_cast<std::int64_t>(d)) return false;
-  return true;
-}
-
 }  // namespace
 
 const Atom* identity_of(const Eqn& e) {
