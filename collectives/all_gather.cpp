@@ -13,24 +13,11 @@ namespace shmap {
 namespace {
 
 // ---- all_gather
-void eval_all_gather(Types in, const Params& params, std::span<ShapedArray> out) {
-  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<AllGatherParams>(params)),
-                       in[0].dtype(), in[0].weak(), AxisSet());
-}
-
 // The result has equal values on all ranks but is typed as varying: it can then be used with
 // varying values, and its transpose is a psum_scatter.
 void vary_all_gather(Types in, const Params& params, const detail::AxisEnv& env,
                      std::span<ShapedArray> out) {
   varying_to_varying(in, params_as<AllGatherParams>(params).axes, env, out, "all_gather");
-}
-
-void run_all_gather(GroupCall& call) {
-  const auto& p = params_as<AllGatherParams>(call.params);
-  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
-  if (begin_collective(blocks)) return;
-  communicator(blocks, CollectiveKind::all_gather)
-      .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
 }
 
 // ---- psum_scatter
@@ -74,9 +61,9 @@ void transpose_psum_scatter(TransposeCall& call) {
 constinit Primitive all_gather_p = [] {
   Primitive p;
   p.name = "all_gather";
-  p.abstract_eval = eval_all_gather;
+  p.abstract_eval = eval_gather;
   p.variance = vary_all_gather;
-  p.group = run_all_gather;
+  p.group = run_gather;
   p.sharding = Rule<ShardingRuleFn>(split_gather);
   p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.traffic = Traffic::gather;

@@ -20,27 +20,10 @@ namespace shmap {
 namespace {
 
 // ---- all_gather_invariant
-void eval_all_gather_invariant(Types in, const Params& params, std::span<ShapedArray> out) {
-  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<AllGatherParams>(params)),
-                       in[0].dtype(), in[0].weak(), AxisSet());
-}
-
 void vary_all_gather_invariant(Types in, const Params& params, const detail::AxisEnv& env,
                                std::span<ShapedArray> out) {
   const auto& p = params_as<AllGatherParams>(params);
-  if (p.groups.empty()) {
-    varying_to_invariant(in, p.axes, env, out, "all_gather_invariant");
-  } else {
-    varying_to_varying(in, p.axes, env, out, "all_gather_invariant");  // groups differ
-  }
-}
-
-void run_all_gather_invariant(GroupCall& call) {
-  const auto& p = params_as<AllGatherParams>(call.params);
-  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
-  if (begin_collective(blocks)) return;
-  communicator(blocks, CollectiveKind::all_gather)
-      .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
+  varying_to_invariant(in, p.axes, p.groups, env, out, "all_gather_invariant");
 }
 
 // ---- pscatter
@@ -140,9 +123,9 @@ void transpose_pscatter(TransposeCall& call) {
 constinit Primitive all_gather_invariant_p = [] {
   Primitive p;
   p.name = "all_gather_invariant";
-  p.abstract_eval = eval_all_gather_invariant;
+  p.abstract_eval = eval_gather;
   p.variance = vary_all_gather_invariant;
-  p.group = run_all_gather_invariant;
+  p.group = run_gather;
   p.sharding = Rule<ShardingRuleFn>(split_gather);
   p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.traffic = Traffic::gather;

@@ -7,6 +7,7 @@
 #include "collectives/exchange_task.h"
 #include "collectives/give_blocks.h"
 #include "collectives/local_work.h"
+#include "core/base/contains.h"
 
 namespace shmap {
 
@@ -330,9 +331,9 @@ class Moves : public LocalWork {
       Block block;
       if (c.local[rank] != kElsewhere) block = block_of(c, rank);
       for (const Peer& peer : c.peers) {
-        if (contains(peer.gives, static_cast<int>(rank)) && g_.out_bytes != 0)
+        if (contains(peer.gives, rank) && g_.out_bytes != 0)
           round.send(peer.process, block, 0, g_.out_bytes);
-        if (!contains(peer.takes, static_cast<int>(rank))) continue;
+        if (!contains(peer.takes, rank)) continue;
         block = fresh(c.targets.front(), g_.out_bytes);
         if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
       }
@@ -348,9 +349,6 @@ class Moves : public LocalWork {
   }
 
  private:
-  static bool contains(const std::vector<std::uint32_t>& ranks, int rank) {
-    return std::find(ranks.begin(), ranks.end(), static_cast<std::uint32_t>(rank)) != ranks.end();
-  }
   std::uint32_t target_of(const Class& c, std::uint32_t rank) const {
     return table_.target_of[c.local[rank]];
   }
@@ -364,13 +362,7 @@ class Moves : public LocalWork {
   Block here(std::uint32_t target, const Block& from) const {
     if (&from.buffer->space() == table_.targets[target].space) return from;
     Block to = fresh(target, g_.out_bytes);
-    if (g_.out_bytes == 0) return to;
-    enqueue(target, g_.out_bytes, {from}, {to},
-            [ops = &ops_, src = address(from), dst = address_of(to), bytes = g_.out_bytes](
-                int part, int parts, void* native) {
-              const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
-              if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
-            });
+    if (g_.out_bytes != 0) copy(target, from, to);
     return to;
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "collectives/communicator.h"
 #include "core/base/counters.h"
+#include "core/ir/pbroadcast.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -29,6 +30,14 @@ inline bool begin_collective(const GroupBlocks& blocks) {
   }
   share_blocks(blocks.in, blocks.out);
   return true;
+}
+
+// The group function of psum, pmax and pmin.
+inline void run_all_reduce(GroupCall& call, Reduction op) {
+  const auto& p = params_as<AxesParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(blocks, CollectiveKind::all_reduce).all_reduce(blocks, op, call.in[0]->type.dtype());
 }
 
 }  // namespace shmap

@@ -16,11 +16,6 @@ namespace shmap {
 
 namespace {
 
-// Estimates for one core, which decide whether a task is queued and into how many parts it is
-// split.
-constexpr double kBytesPerNs = 20;
-constexpr std::int64_t kPartBytes = 256 << 10;
-
 using Target = CliqueTable::Target;
 using RankBlock = CliqueTable::RankBlock;
 
@@ -137,10 +132,8 @@ LaunchSpec task_at(const GroupBlocks& g, std::uint32_t position, std::int64_t by
                 ? collective_task_name(g.primitive.name, g.number, moves_to(g, position, senders))
                 : g.primitive.name;
   at.bytes = bytes;
-  at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
-  const std::int64_t workers = g.mesh.backend().workers();
-  at.parts = static_cast<int>(
-      std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
+  at.cost_ns = cost_ns_of(bytes);
+  at.parts = parts_of(bytes, g.mesh.backend());
   return at;
 }
 

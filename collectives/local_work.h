@@ -56,7 +56,7 @@ class LocalWork {
     at.stream = g_.mesh.local(position).comm;
     at.name = task_name(g_.primitive.name);
     at.bytes = bytes;
-    at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
+    at.cost_ns = cost_ns_of(bytes);
     at.parts = parts_of_work(bytes);
     const std::vector<Buffer*> read = buffers_of(reads), written = buffers_of(writes);
     const CollectiveSite where{{&g_.primitive, &g_.mesh, position, g_.number, g_.source}, &table_};
@@ -70,24 +70,21 @@ class LocalWork {
   }
 
   // The number of parts into which work on `bytes` bytes is divided.
-  int parts_of_work(std::int64_t bytes) const {
-    const std::int64_t workers = g_.mesh.backend().workers();
-    return static_cast<int>(
-        std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
-  }
+  int parts_of_work(std::int64_t bytes) const { return parts_of(bytes, g_.mesh.backend()); }
 
+  // Copies a block of the result's size to a block of that target.
+  void copy(std::uint32_t target, const Block& from, Block& to) const {
+    enqueue(target, g_.out_bytes, {from}, {to},
+            [ops = &ops_, src = address(from), dst = address_of(to), bytes = g_.out_bytes](
+                int part, int parts, void* native) {
+              const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+              if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
+            });
+  }
   // Copies the block of a class's first target to its other targets.
   void fan_out(const Class& c, std::vector<Block>& results) const {
-    Block& first = results[c.targets.front()];
-    for (std::size_t i = 1; i < c.targets.size(); ++i) {
-      Block& to = results[c.targets[i]];
-      enqueue(c.targets[i], g_.out_bytes, {first}, {to},
-              [ops = &ops_, src = address(first), dst = address_of(to), bytes = g_.out_bytes](
-                  int part, int parts, void* native) {
-                const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
-                if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
-              });
-    }
+    for (std::size_t i = 1; i < c.targets.size(); ++i)
+      copy(c.targets[i], results[c.targets.front()], results[c.targets[i]]);
   }
 
   void count_sent(const Round& round) const {
@@ -104,11 +101,6 @@ class LocalWork {
   const DeviceOps& ops_;
 
  private:
-  // Estimates for one core; they decide whether a task is queued, and into how many parts it is
-  // split.
-  static constexpr double kBytesPerNs = 20;
-  static constexpr std::int64_t kPartBytes = 256 << 10;
-
   static std::vector<Buffer*> buffers_of(const std::vector<Block>& blocks) {
     std::vector<Buffer*> list;
     for (const Block& b : blocks) {

@@ -41,6 +41,17 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
+std::int64_t cost_ns_of(std::int64_t bytes) {
+  constexpr double kBytesPerNs = 20;
+  return static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
+}
+
+int parts_of(std::int64_t bytes, const Backend& backend) {
+  constexpr std::int64_t kPartBytes = 256 << 10;
+  const std::int64_t workers = std::max(backend.workers(), 1);
+  return static_cast<int>(std::clamp(bytes / kPartBytes, std::int64_t{1}, workers));
+}
+
 StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks) {
   StridedCopy box;
   box.rank = 2;

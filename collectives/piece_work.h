@@ -36,6 +36,11 @@ class Addresses {
 std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
                                             int parts);
 
+// Estimates for a task that reads and writes `bytes` bytes: its time on one core, which decides
+// whether the task is queued; and the number of parts into which it is divided among workers.
+std::int64_t cost_ns_of(std::int64_t bytes);
+int parts_of(std::int64_t bytes, const Backend& backend);
+
 // The copy of one rank's pieces between blocks in which the pieces of src_ranks and of dst_ranks
 // ranks are interleaved.
 StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks);

@@ -1,5 +1,6 @@
 #include "collectives/pieces.h"
 
+#include "collectives/group.h"
 #include "collectives/scope.h"
 #include "core/ir/node.h"
 
@@ -41,6 +42,19 @@ Interleaved interleaved(const ShapedArray& piece, int dimension) {
   for (std::size_t i = 0; i < shape.size(); ++i)
     (static_cast<int>(i) < dimension ? parts.outer : parts.piece) *= shape[i];
   return parts;
+}
+
+void eval_gather(Types in, const Params& params, std::span<ShapedArray> out) {
+  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<AllGatherParams>(params)),
+                       in[0].dtype(), in[0].weak(), AxisSet());
+}
+
+void run_gather(GroupCall& call) {
+  const auto& p = params_as<AllGatherParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(blocks, CollectiveKind::all_gather)
+      .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
 }
 
 namespace detail {

@@ -15,6 +15,10 @@ Shape scattered_shape(const ShapedArray& in, const ScatterParams& p, const char*
 // result) and the dim along which they are cut.
 Interleaved interleaved(const ShapedArray& piece, int dimension);
 
+// The types and the work of all_gather and all_gather_invariant.
+void eval_gather(Types in, const Params& params, std::span<ShapedArray> out);
+void run_gather(GroupCall& call);
+
 namespace detail {
 // Implements all_gather and all_gather_invariant.
 Array gather_leaf(const Primitive& primitive, const Array& x, const Axes& axes,

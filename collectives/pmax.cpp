@@ -25,32 +25,19 @@ void eval_pmin(Types in, const Params&, std::span<ShapedArray> out) {
   eval_extremum(in, out, "pmin");
 }
 
-void vary(Types in, const Params& params, const detail::AxisEnv& env, std::span<ShapedArray> out,
-          const char* what) {
-  const auto& p = params_as<AxesParams>(params);
-  if (p.groups.empty()) {
-    varying_to_invariant(in, p.axes, env, out, what);
-  } else {
-    varying_to_varying(in, p.axes, env, out, what);  // groups differ
-  }
-}
 void vary_pmax(Types in, const Params& params, const detail::AxisEnv& env,
                std::span<ShapedArray> out) {
-  vary(in, params, env, out, "pmax");
+  const auto& p = params_as<AxesParams>(params);
+  varying_to_invariant(in, p.axes, p.groups, env, out, "pmax");
 }
 void vary_pmin(Types in, const Params& params, const detail::AxisEnv& env,
                std::span<ShapedArray> out) {
-  vary(in, params, env, out, "pmin");
+  const auto& p = params_as<AxesParams>(params);
+  varying_to_invariant(in, p.axes, p.groups, env, out, "pmin");
 }
 
-void run(GroupCall& call, Reduction op) {
-  const auto& p = params_as<AxesParams>(call.params);
-  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
-  if (begin_collective(blocks)) return;
-  communicator(blocks, CollectiveKind::all_reduce).all_reduce(blocks, op, call.in[0]->type.dtype());
-}
-void run_pmax(GroupCall& call) { run(call, Reduction::max); }
-void run_pmin(GroupCall& call) { run(call, Reduction::min); }
+void run_pmax(GroupCall& call) { run_all_reduce(call, Reduction::max); }
+void run_pmin(GroupCall& call) { run_all_reduce(call, Reduction::min); }
 
 // The tangent is that of the rank with the extreme element; if several ranks have it, the mean of
 // their tangents.

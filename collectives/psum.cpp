@@ -28,20 +28,10 @@ void eval_psum(Types in, const Params&, std::span<ShapedArray> out) {
 void vary_psum(Types in, const Params& params, const detail::AxisEnv& env,
                std::span<ShapedArray> out) {
   const auto& p = params_as<AxesParams>(params);
-  if (p.groups.empty()) {
-    varying_to_invariant(in, p.axes, env, out, "psum");
-  } else {
-    varying_to_varying(in, p.axes, env, out, "psum");  // groups have sums of their own
-  }
+  varying_to_invariant(in, p.axes, p.groups, env, out, "psum");
 }
 
-void run_psum(GroupCall& call) {
-  const auto& p = params_as<AxesParams>(call.params);
-  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
-  if (begin_collective(blocks)) return;
-  communicator(blocks, CollectiveKind::all_reduce)
-      .all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
-}
+void run_psum(GroupCall& call) { run_all_reduce(call, Reduction::sum); }
 
 // Each device's operand counts once in the sum, so it gets the sum's cotangent. Sums of groups
 // differ between groups, and without variance tracking a cotangent may differ too: then the

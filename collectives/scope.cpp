@@ -181,6 +181,13 @@ void varying_to_invariant(Types in, const Axes& axes, const detail::AxisEnv& env
   out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask_in(env) & ~mask));
 }
 
+void varying_to_invariant(Types in, const Axes& axes, const Groups& groups,
+                          const detail::AxisEnv& env, std::span<ShapedArray> out,
+                          const char* what) {
+  if (groups.empty()) return varying_to_invariant(in, axes, env, out, what);
+  varying_to_varying(in, axes, env, out, what);
+}
+
 void invariant_to_varying(Types in, const Axes& axes, const detail::AxisEnv& env,
                           std::span<ShapedArray> out, const char* what) {
   const std::uint32_t mask = mask_of(axes, env, what);

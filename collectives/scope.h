@@ -50,6 +50,9 @@ void varying_to_varying(Types in, const Axes& axes, const detail::AxisEnv& env,
                         std::span<ShapedArray> out, const char* what);
 void varying_to_invariant(Types in, const Axes& axes, const detail::AxisEnv& env,
                           std::span<ShapedArray> out, const char* what);
+// V -> I, or V -> V where there are groups, since the results of groups differ.
+void varying_to_invariant(Types in, const Axes& axes, const Groups& groups,
+                          const detail::AxisEnv& env, std::span<ShapedArray> out, const char* what);
 void invariant_to_varying(Types in, const Axes& axes, const detail::AxisEnv& env,
                           std::span<ShapedArray> out, const char* what);
 
