@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/element_type.h"
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/ir/trace.h"
@@ -14,24 +15,16 @@ namespace shmap {
 
 namespace {
 
-// The index of the first NaN, or -1.
-std::int64_t find_nan(const std::byte* data, DType dtype, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    double v = 0;
-    if (dtype == DType::f64) {
-      std::memcpy(&v, data + 8 * i, 8);
-    } else if (dtype == DType::f32) {
-      float f;
-      std::memcpy(&f, data + 4 * i, 4);
-      v = f;
-    } else {
-      std::uint16_t bits;
-      std::memcpy(&bits, data + 2 * i, 2);
-      v = dtype == DType::f16 ? half_bits_to_float(bits) : bfloat_bits_to_float(bits);
+// The index of the first NaN of a float dtype, or -1.
+std::int64_t find_nan(std::span<const std::byte> data, DType dtype) {
+  return with_float(dtype, [data]<class T>() -> std::int64_t {
+    for (std::size_t at = 0; at < data.size(); at += sizeof(T)) {
+      T value;
+      std::memcpy(static_cast<void*>(&value), data.data() + at, sizeof(T));
+      if (std::isnan(static_cast<double>(value))) return static_cast<std::int64_t>(at / sizeof(T));
     }
-    if (std::isnan(v)) return i;
-  }
-  return -1;
+    return -1;
+  });
 }
 
 void poison(const KernelCall& call, const Backend& backend) {
@@ -89,8 +82,7 @@ void refuse_nans(const OpSite& step, std::span<StoredNode* const> results) {
     if (!is_floating(dtype)) continue;
     for (std::uint32_t p = 0; p < node->count; ++p) {
       const std::vector<std::byte> bytes = block_to_host(*node, p);
-      const std::int64_t at =
-          find_nan(bytes.data(), dtype, static_cast<std::int64_t>(bytes.size()) / itemsize(dtype));
+      const std::int64_t at = find_nan(bytes, dtype);
       if (at < 0) continue;
       OpSite site = step;
       site.position = p;

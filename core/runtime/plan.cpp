@@ -72,6 +72,37 @@ std::string indented(const std::string& text) {
   return out;
 }
 
+// A segment of these steps, of which `end` is the number of the next step.
+std::unique_ptr<Segment> make_segment(const detail::MeshImpl* mesh, std::span<PlanStep> steps,
+                                      std::size_t end, const Slots& slots) {
+  std::vector<int> in, out;
+  std::vector<bool> last_in, known(slots.size(), false);  // known: read before, or made here
+  const auto note = [&known](int slot) {
+    const auto at = static_cast<std::size_t>(slot);
+    const bool is_new = !known[at];
+    known[at] = true;
+    return is_new;
+  };
+  for (const PlanStep& step : steps) {
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+      if (step.in[i] < 0 || !note(step.in[i])) continue;
+      in.push_back(step.in[i]);
+      const std::size_t last = slots.last(step.eqn->in[i].var());
+      last_in.push_back(last != Slots::kResult && last < end);
+    }
+    for (std::size_t o = 0; o < step.out.size(); ++o) {
+      if (step.out[o] < 0) continue;
+      note(step.out[o]);
+      const std::size_t last = slots.last(step.eqn->out[o].get());
+      if (last == Slots::kResult || last >= end) out.push_back(step.out[o]);
+    }
+  }
+  return std::make_unique<Segment>(mesh,
+                                   std::vector<PlanStep>(std::make_move_iterator(steps.begin()),
+                                                         std::make_move_iterator(steps.end())),
+                                   std::move(in), std::move(out), std::move(last_in));
+}
+
 // True if the host decides what runs. False if devices can decide it within one task.
 bool is_control(const PlanStep& step) {
   return step.eqn->primitive->interpret && !step.eqn->primitive->group;
@@ -116,33 +147,8 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
     }
     std::size_t end = begin;
     while (end < all.size() && !is_control(all[end])) ++end;
-    std::vector<int> in, out;
-    std::vector<bool> last_in, made(slot_count_, false), known(slot_count_, false);
-    for (std::size_t e = begin; e < end; ++e) {
-      for (std::size_t i = 0; i < all[e].in.size(); ++i) {
-        const int slot = all[e].in[i];
-        if (slot < 0 || made[static_cast<std::size_t>(slot)] ||
-            known[static_cast<std::size_t>(slot)])
-          continue;
-        known[static_cast<std::size_t>(slot)] = true;
-        in.push_back(slot);
-        const std::size_t last = slots.last(all[e].eqn->in[i].var());
-        last_in.push_back(last != Slots::kResult && last < end);
-      }
-      for (std::size_t o = 0; o < all[e].out.size(); ++o) {
-        const int slot = all[e].out[o];
-        if (slot < 0) continue;
-        made[static_cast<std::size_t>(slot)] = true;
-        const std::size_t last = slots.last(all[e].eqn->out[o].get());
-        if (last == Slots::kResult || last >= end) out.push_back(slot);
-      }
-    }
-    std::vector<PlanStep> steps(std::make_move_iterator(all.begin() + std::ptrdiff_t(begin)),
-                                std::make_move_iterator(all.begin() + std::ptrdiff_t(end)));
-    stages_.push_back({std::make_unique<Segment>(mesh_, std::move(steps), std::move(in),
-                                                 std::move(out), std::move(last_in)),
-                       {},
-                       nullptr});
+    stages_.push_back(
+        {make_segment(mesh_, std::span(all).subspan(begin, end - begin), end, slots), {}, nullptr});
     begin = end;
   }
 }

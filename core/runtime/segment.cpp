@@ -234,17 +234,17 @@ void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>
   }
 }
 
+bool Segment::has_same_addresses(const Executable& e, std::size_t input) const {
+  const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
+  const auto at = static_cast<std::ptrdiff_t>(input * width);
+  return std::equal(key_.begin() + at, key_.begin() + at + static_cast<std::ptrdiff_t>(width),
+                    e.key.begin() + at);
+}
+
 bool Segment::serves(const Executable& e, const std::vector<Array>& inputs) const {
   if (!e.with_fixed) return e.key == key_;
-  const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto begin = static_cast<std::ptrdiff_t>(i * width);
-    const auto end = begin + static_cast<std::ptrdiff_t>(width);
-    const bool same =
-        fixed_.has(i) ? fixed_.fit(i, inputs[i])
-                      : std::equal(key_.begin() + begin, key_.begin() + end, e.key.begin() + begin);
-    if (!same) return false;
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!(fixed_.has(i) ? fixed_.fit(i, inputs[i]) : has_same_addresses(e, i))) return false;
   return true;
 }
 
@@ -276,12 +276,6 @@ bool Segment::pays_to_capture() {
 // the output sets or the combinations of addresses are new at each call: all inputs then get fixed
 // memory.
 bool Segment::fix_inputs(const std::vector<Array>& inputs) {
-  const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
-  const auto same = [&](const Executable& e, std::size_t i) {
-    const auto at = static_cast<std::ptrdiff_t>(i * width);
-    return std::equal(key_.begin() + at, key_.begin() + at + static_cast<std::ptrdiff_t>(width),
-                      e.key.begin() + at);
-  };
   std::vector<bool> chosen(inputs.size(), false);
   std::int64_t most = -1;
   for (const Executables* all : {&executables_, &with_fixed_}) {
@@ -290,7 +284,7 @@ bool Segment::fix_inputs(const std::vector<Array>& inputs) {
       std::vector<bool> differs(inputs.size(), false);
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         if (fixed_.has(i)) continue;
-        differs[i] = !same(*e, i);
+        differs[i] = !has_same_addresses(*e, i);
         if (!differs[i]) alike += 1 + fixed_.bytes(i, inputs[i]);
       }
       if (alike <= most) continue;
@@ -399,46 +393,84 @@ void Segment::rethrow_planned(const OutOfMemory& e) const {
   rethrow_at(e, what.c_str(), largest->eqn->source);
 }
 
+// Runs the steps on proxies of the inputs. An input that was not given up gets one more owner, so
+// that no step overwrites it.
+void Segment::run_on_proxies(const std::vector<Array>& inputs, const std::vector<bool>& given,
+                             std::vector<Array>& values, std::vector<StepTasks>* captured) const {
+  std::unordered_map<const Buffer*, BufferRef> proxies;
+  std::vector<BufferRef> held;
+  std::vector<Array> kept;  // inputs that stay alive, and inputs that must not be written
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Array x = with_buffers(*stored_of(inputs[i]), [&](const BufferRef& b) {
+      BufferRef& proxy = proxies[b.get()];
+      if (!proxy) proxy = proxy_of(b);
+      return proxy;
+    });
+    if (!given[i])
+      for (const Block& b : stored_of(x)->blocks()) held.push_back(b.buffer);
+    if (!last_in_[i] || !given[i]) kept.push_back(x);
+    values[static_cast<std::size_t>(in_[i])] = std::move(x);
+  }
+  proxies.clear();
+  run_steps(values, captured);
+  for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
+}
+
+// The location of each result of a capture: a buffer of the output set, or a part of an input.
+std::vector<std::vector<Segment::ResultBlock>> Segment::find_results(
+    const std::vector<Array>& inputs, const OutputSet& set,
+    const std::vector<Array>& values) const {
+  std::unordered_map<const Buffer*, std::uint32_t> outputs;
+  for (std::uint32_t k = 0; k < set.buffers.size(); ++k) outputs.emplace(set.buffers[k].get(), k);
+  std::unordered_map<const Buffer*, std::pair<std::uint32_t, std::uint32_t>> from;
+  for (std::uint32_t i = 0; i < inputs.size(); ++i) {
+    const auto blocks = stored_of(inputs[i])->blocks();
+    for (std::uint32_t p = 0; p < blocks.size(); ++p)
+      from.try_emplace(blocks[p].buffer.get(), i, p);
+  }
+  std::vector<std::vector<ResultBlock>> results;
+  for (int slot : out_) {
+    std::vector<ResultBlock>& places = results.emplace_back();
+    for (const Block& b : stored_of(values[static_cast<std::size_t>(slot)])->blocks()) {
+      const BufferRef real = behind(*b.buffer);
+      if (const auto it = outputs.find(real.get()); it != outputs.end()) {
+        places.push_back({ResultBlock::output, it->second, 0, b.offset});
+      } else {
+        const auto [input, position] = from.at(real.get());
+        const Block& at = stored_of(inputs[input])->blocks()[position];
+        places.push_back({ResultBlock::input, input, position, b.offset - at.offset});
+      }
+    }
+  }
+  return results;
+}
+
+// Makes room among graphs of that kind by dropping the least recently used one.
+Segment::Executable* Segment::keep(Executables& into, std::unique_ptr<Executable> made) {
+  if (into.size() >= kMaxExecutables) {
+    into.erase(std::min_element(into.begin(), into.end(), [](const auto& a, const auto& b) {
+      return a->last_used < b->last_used;
+    }));
+  }
+  into.push_back(std::move(made));
+  return into.back().get();
+}
+
 Segment::Executable* Segment::capture(Executables& into, const std::vector<Array>& inputs,
                                       const std::vector<bool>& given, std::size_t slots) {
   if (all_sets_are_taken()) return nullptr;
   const HostSpanScope logged("capture");
   Backend& backend = mesh_.backend();
   auto made = std::make_unique<Executable>();
-  // The program runs on proxies of its inputs. An input that was not given up gets one more owner,
-  // so that no step overwrites it.
-  const auto program = [&](std::vector<Array>& values, std::vector<StepTasks>* captured) {
-    std::unordered_map<const Buffer*, BufferRef> proxies;
-    std::vector<BufferRef> held;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      Array x = with_buffers(*stored_of(inputs[i]), [&](const BufferRef& b) {
-        BufferRef& proxy = proxies[b.get()];
-        if (!proxy) proxy = proxy_of(b);
-        return proxy;
-      });
-      if (!given[i])
-        for (const Block& b : stored_of(x)->blocks()) held.push_back(b.buffer);
-      values[static_cast<std::size_t>(in_[i])] = std::move(x);
-    }
-    proxies.clear();
-    std::vector<Array> kept;  // inputs that stay alive, and inputs that must not be written
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (!last_in_[i] || !given[i]) kept.push_back(values[static_cast<std::size_t>(in_[i])]);
-    run_steps(values, captured);
-  };
-
-  std::vector<Allocation> tape;
   {
     UncountedScope uncounted;
     std::vector<Array> values(slots);
     MemoryRehearsal rehearsal;
     CaptureScope capture(backend);
     captured_numbers() = 0;
-    program(values, nullptr);
-    for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
-    tape = rehearsal.finish();
+    run_on_proxies(inputs, given, values);
+    made->layout = plan_layout(rehearsal.finish());
   }
-  made->layout = plan_layout(tape);
   try {
     made->outputs = free_set(made->layout);
     if (!made->outputs) return nullptr;
@@ -455,34 +487,11 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     auto labels = std::make_unique<KeptLabels>();
     {
       const KeptLabels::Scope labelled(*labels);
-      program(values, &made->steps);
+      run_on_proxies(inputs, given, values, &made->steps);
     }
     made->numbers = captured_numbers();
-    for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     memory.finish();
-    // The location of each result: a buffer of the output set, or an input.
-    std::unordered_map<const Buffer*, std::uint32_t> outputs;
-    for (std::uint32_t k = 0; k < made->outputs->buffers.size(); ++k)
-      outputs.emplace(made->outputs->buffers[k].get(), k);
-    std::unordered_map<const Buffer*, std::pair<std::uint32_t, std::uint32_t>> from;
-    for (std::uint32_t i = 0; i < inputs.size(); ++i) {
-      const auto blocks = stored_of(inputs[i])->blocks();
-      for (std::uint32_t p = 0; p < blocks.size(); ++p)
-        from.try_emplace(blocks[p].buffer.get(), i, p);
-    }
-    for (int slot : out_) {
-      std::vector<ResultBlock>& places = made->results.emplace_back();
-      for (const Block& b : stored_of(values[static_cast<std::size_t>(slot)])->blocks()) {
-        const BufferRef real = behind(*b.buffer);
-        if (const auto it = outputs.find(real.get()); it != outputs.end()) {
-          places.push_back({ResultBlock::output, it->second, 0, b.offset});
-        } else {
-          const auto [input, position] = from.at(real.get());
-          const Block& at = stored_of(inputs[input])->blocks()[position];
-          places.push_back({ResultBlock::input, input, position, b.offset - at.offset});
-        }
-      }
-    }
+    made->results = find_results(inputs, *made->outputs, values);
     made->counted = uncounted.take();
     values.clear();
     made->graph = capture.end();
@@ -493,14 +502,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   made->key = key_;
   made->with_fixed = &into == &with_fixed_;
   made->donated = given;
-  if (into.size() >= kMaxExecutables) {
-    const auto oldest =
-        std::min_element(into.begin(), into.end(),
-                         [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
-    into.erase(oldest);
-  }
-  into.push_back(std::move(made));
-  return into.back().get();
+  return keep(into, std::move(made));
 }
 
 void Segment::launch(Executable& executable, std::vector<Array>& inputs,

@@ -96,6 +96,9 @@ class Segment {
   void run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
   void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const;
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
+  // Whether the current call has the input at the addresses of the graph's capture, and gave it up
+  // as that call did.
+  bool has_same_addresses(const Executable& e, std::size_t input) const;
   // Whether the current call may run the graph.
   bool serves(const Executable& e, const std::vector<Array>& inputs) const;
   Executable* find(const Executables& among, const std::vector<Array>& inputs) const;
@@ -111,6 +114,12 @@ class Segment {
   void take_slabs(Executable& made);
   [[noreturn]] void rethrow_planned(const OutOfMemory& e) const;
   std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
+  void run_on_proxies(const std::vector<Array>& inputs, const std::vector<bool>& given,
+                      std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
+  std::vector<std::vector<ResultBlock>> find_results(const std::vector<Array>& inputs,
+                                                     const OutputSet& set,
+                                                     const std::vector<Array>& values) const;
+  static Executable* keep(Executables& into, std::unique_ptr<Executable> made);
   // Null where all output sets are in use.
   Executable* capture(Executables& into, const std::vector<Array>& inputs,
                       const std::vector<bool>& given, std::size_t slots);
