@@ -312,6 +312,17 @@ std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTr
   return blocks;
 }
 
+// The trace of the body of a shard_map in which the program is called eagerly; null elsewhere.
+PerDeviceTrace* body_of(const Scope& scope) {
+  return scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;
+}
+
+std::vector<Array> run_entry(Entry& entry, std::vector<Array>&& leaves, PerDeviceTrace* body,
+                             SourceLine source) {
+  return body ? run_body(entry, std::move(leaves), *body, source)
+              : run_global(entry, std::move(leaves), source);
+}
+
 // For the first call of a plan: compares arguments that are host data between the processes
 // (core/runtime/same_values.h). body: the trace of the body around the call; null if there is none.
 void compare_first_arguments(const Entry& entry, std::span<const Array> arguments,
@@ -323,18 +334,30 @@ void compare_first_arguments(const Entry& entry, std::span<const Array> argument
     compare_arguments(*entry.in.front()->mesh(), arguments, entry.in, source);
 }
 
+// Plans the program where it is called eagerly, and compares the arguments of its first call.
+void plan_entry(Entry& entry, const FlatTree& arguments, PerDeviceTrace* body, SourceLine source,
+                std::string* shown = nullptr) {
+  if (entry.scope.kind == Scope::eager) plan_global(entry, source, shown);
+  if (body) plan_body(entry, *body, source, shown);
+  compare_first_arguments(entry, arguments.leaves, body, source);
+}
+
+// An entry without a program, for calls with such arguments.
+std::shared_ptr<Entry> make_entry(const void* tag, const Scope& scope, const MeshImpl* mesh,
+                                  const FlatTree& arguments) {
+  auto entry = std::make_shared<Entry>();
+  entry->tag = tag;
+  entry->scope = scope;
+  entry->mesh = mesh;
+  entry->key = arguments.key;
+  for (const Array& x : arguments.leaves) entry->arguments.push_back(signature_of(*node_of(x)));
+  return entry;
+}
+
 std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scope,
                                    const FlatTree& arguments) {
-  auto entry = std::make_shared<Entry>();
-  entry->tag = call.tag;
-  entry->scope = scope;
-  entry->mesh = call.mesh;
-  entry->key = arguments.key;
-  std::vector<ShapedArray> types;
-  for (const Array& x : arguments.leaves) {
-    entry->arguments.push_back(signature_of(*node_of(x)));
-    types.push_back(node_of(x)->type);
-  }
+  const std::shared_ptr<Entry> entry = make_entry(call.tag, scope, call.mesh, arguments);
+  const std::vector<ShapedArray> types = types_of(std::span<const Array>(arguments.leaves));
   StagingOptions staging;
   staging.check_variance = scope.check_variance;
   staging.auto_pbroadcast = scope.auto_pbroadcast;
@@ -391,16 +414,13 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
                   call.source);
   }
   const Scope scope = scope_here();
-  auto* body = scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;
+  PerDeviceTrace* const body = body_of(scope);
   std::shared_ptr<Entry> entry = programs.find(call.tag, scope, arguments);
   if (!entry) {
     if (explains) programs.explain(arguments, scope, call.source);
     entry = trace_entry(call, scope, arguments);
     std::string passes;
-    std::string* const shown = dump_folder().empty() ? nullptr : &passes;
-    if (scope.kind == Scope::eager) plan_global(*entry, call.source, shown);
-    if (body) plan_body(*entry, *body, call.source, shown);
-    compare_first_arguments(*entry, arguments.leaves, body, call.source);
+    plan_entry(*entry, arguments, body, call.source, dump_folder().empty() ? nullptr : &passes);
     dump(*entry, passes);
     // A program with closed-over values of a surrounding trace cannot be used after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
@@ -415,10 +435,8 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));
     result.leaves =
         bind_all(jit_p, operands, JitParams(entry->traced.jaxpr, call.mesh), call.source);
-  } else if (body) {
-    result.leaves = run_body(*entry, std::move(arguments.leaves), *body, call.source);
   } else {
-    result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
+    result.leaves = run_entry(*entry, std::move(arguments.leaves), body, call.source);
   }
   // result.like keeps the whole entry alive; moving `entry` there changes no count of owners.
   const void* like = entry->like.get();
@@ -468,29 +486,17 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
   if (!planned) {
     results = eval_jaxpr(*jaxpr, std::move(arguments.leaves));
   } else {
-    auto* body = scope.kind == detail::Scope::body ? &static_cast<PerDeviceTrace&>(current_trace())
-                                                   : nullptr;
+    PerDeviceTrace* const body = detail::body_of(scope);
     if (body) body->admit(arguments.leaves, "jit: an argument", source);
     std::shared_ptr<detail::Entry> entry = called_programs().find(jaxpr.get(), scope, arguments);
     if (!entry) {
-      entry = std::make_shared<detail::Entry>();
-      entry->tag = jaxpr.get();
-      entry->scope = scope;
-      entry->mesh = params.mesh();
-      for (const Array& x : arguments.leaves)
-        entry->arguments.push_back(detail::signature_of(*node_of(x)));
+      entry = detail::make_entry(jaxpr.get(), scope, params.mesh(), arguments);
       entry->traced.jaxpr = jaxpr;
       entry->out_types = types_of(jaxpr->outs);
-      if (body) {
-        detail::plan_body(*entry, *body, source);
-      } else {
-        detail::plan_global(*entry, source);
-      }
-      detail::compare_first_arguments(*entry, arguments.leaves, body, source);
+      detail::plan_entry(*entry, arguments, body, source);
       called_programs().insert(entry);
     }
-    results = body ? detail::run_body(*entry, std::move(arguments.leaves), *body, source)
-                   : detail::run_global(*entry, std::move(arguments.leaves), source);
+    results = detail::run_entry(*entry, std::move(arguments.leaves), body, source);
   }
   std::move(results.begin(), results.end(), out.begin());
 }
