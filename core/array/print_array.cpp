@@ -114,20 +114,13 @@ Decimal fixed_digits(Decimal shortest, double value) {
 int digit_count(int v) { return v >= 100 ? 3 : 2; }
 
 template <class T>
-std::vector<std::string> format_floats(const std::vector<const std::byte*>& elements) {
-  bool any_special = false, negative_inf = false;
+bool uses_exponents(const std::vector<const std::byte*>& elements) {
   double largest = 0, smallest = HUGE_VAL;
   for (const std::byte* p : elements) {
-    const double v = static_cast<double>(load<T>(p));
-    if (!std::isfinite(v)) {
-      any_special = true;
-      negative_inf |= v < 0;
-      continue;
-    }
-    if (v != 0) {
-      largest = std::max(largest, std::fabs(v));
-      smallest = std::min(smallest, std::fabs(v));
-    }
+    const double v = std::fabs(static_cast<double>(load<T>(p)));
+    if (!std::isfinite(v) || v == 0) continue;
+    largest = std::max(largest, v);
+    smallest = std::min(smallest, v);
   }
   const auto narrow = [](double v) {
     if constexpr (std::is_same_v<T, double>)
@@ -135,63 +128,75 @@ std::vector<std::string> format_floats(const std::vector<const std::byte*>& elem
     else
       return static_cast<T>(static_cast<float>(v));
   };
-  const bool exponents = largest > 0 && wants_scientific<T>(narrow(largest), narrow(smallest));
+  return largest > 0 && wants_scientific<T>(narrow(largest), narrow(smallest));
+}
 
-  // The columns: left of the point, right of it, and the exponent's digits.
-  std::size_t left = 0, right = 0;
+// The columns in which an array's floats are written, all in one notation.
+struct FloatColumns {
+  bool exponents;
+  std::size_t left = 0, right = 0;  // of the point; `right` is not known yet with exponents
   int fraction = 0, exponent_digits = 0;
-  std::vector<Decimal> decimals(elements.size());
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    const T value = load<T>(elements[i]);
-    const double v = static_cast<double>(value);
-    if (!std::isfinite(v)) continue;
-    Decimal& d = decimals[i];
-    d = shortest_decimal(value);
-    if (exponents) {
-      if (d.count - 1 > kPrecision) {
-        d = rounded_decimal(v, kPrecision + 1);
-        while (d.count > 1 && d.digits[d.count - 1] == '0') --d.count;
-      }
-      fraction = std::max(fraction, d.count - 1);
-      exponent_digits = std::max(exponent_digits, digit_count(std::abs(d.exponent)));
-      left = std::max<std::size_t>(left, d.negative ? 2 : 1);
-    } else {
+
+  // The digits of a finite number. Widens the columns for it.
+  template <class T>
+  Decimal add(T value) {
+    const auto v = static_cast<double>(value);
+    Decimal d = shortest_decimal(value);
+    if (!exponents) {
       d = fixed_digits(d, v);
       const int whole = std::max(d.exponent, 0) + 1 + (d.negative ? 1 : 0);
       left = std::max(left, static_cast<std::size_t>(whole));
       right = std::max(right, static_cast<std::size_t>(std::max(d.count - 1 - d.exponent, 0)));
+      return d;
     }
-  }
-  if (exponents) right = static_cast<std::size_t>(exponent_digits + 2 + fraction);
-  if (any_special) {
-    const std::size_t widest = negative_inf ? 4 : 3;  // "-inf"
-    if (widest > right + 1) left = std::max(left, widest - right - 1);
-  }
-
-  std::vector<std::string> words;
-  words.reserve(elements.size());
-  for (std::size_t i = 0; i < elements.size(); ++i) {
-    const double v = static_cast<double>(load<T>(elements[i]));
-    if (!std::isfinite(v)) {
-      const char* name = std::isnan(v) ? "nan" : v < 0 ? "-inf" : "inf";
-      words.push_back(padded_left(name, left + right + 1));
-      continue;
+    if (d.count - 1 > kPrecision) {
+      d = rounded_decimal(v, kPrecision + 1);
+      while (d.count > 1 && d.digits[d.count - 1] == '0') --d.count;
     }
-    Decimal d = decimals[i];
-    std::string s;
+    fraction = std::max(fraction, d.count - 1);
+    exponent_digits = std::max(exponent_digits, digit_count(std::abs(d.exponent)));
+    left = std::max<std::size_t>(left, d.negative ? 2 : 1);
+    return d;
+  }
+  std::string word(Decimal d, double v) const {
     if (exponents) {
       // Digits beyond the shortest representation are the value's exact digits, not zeros: 0.1f
       // prints as 1.00000001e-01.
       if (d.count - 1 < fraction && d.digits[0] != '0') d = rounded_decimal(v, fraction + 1);
-      s = scientific(d, fraction, exponent_digits);
-      s = padded_left(std::move(s), left + 1 + right);
-    } else {
-      s = positional(d);
-      const std::size_t point = s.find('.');
-      s.append(right - (s.size() - point - 1), ' ');
-      s = padded_left(std::move(s), left + 1 + right);
+      return scientific(d, fraction, exponent_digits);
     }
-    words.push_back(std::move(s));
+    std::string s = positional(d);
+    s.append(right - (s.size() - s.find('.') - 1), ' ');
+    return s;
+  }
+};
+
+template <class T>
+std::vector<std::string> format_floats(const std::vector<const std::byte*>& elements) {
+  FloatColumns columns{uses_exponents<T>(elements)};
+  std::vector<Decimal> decimals(elements.size());
+  std::size_t widest_special = 0;
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const T value = load<T>(elements[i]);
+    const auto v = static_cast<double>(value);
+    if (std::isfinite(v)) {
+      decimals[i] = columns.add(value);
+    } else {
+      widest_special = std::max<std::size_t>(widest_special, v < 0 ? 4 : 3);  // "-inf"
+    }
+  }
+  if (columns.exponents)
+    columns.right = static_cast<std::size_t>(columns.exponent_digits + 2 + columns.fraction);
+  const std::size_t width = std::max(columns.left + 1 + columns.right, widest_special);
+  std::vector<std::string> words;
+  words.reserve(elements.size());
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const auto v = static_cast<double>(load<T>(elements[i]));
+    words.push_back(padded_left(std::isfinite(v) ? columns.word(decimals[i], v)
+                                : std::isnan(v)  ? "nan"
+                                : v < 0          ? "-inf"
+                                                 : "inf",
+                                width));
   }
   return words;
 }
