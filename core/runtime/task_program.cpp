@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "core/base/free_ranges.h"
 #include "core/base/inline_vector.h"
@@ -169,45 +170,46 @@ class TaskProgramMaker {
       p.types_.push_back(e.out[0]->type);
       p.places_.push_back({});  // parallel to types_
       p.steps_.push_back(step);
-      for (const Atom& a : e.in)
-        if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
-      return;
+      return give_operands_back(e, index);
     }
     std::uint32_t taken = 0;  // bit i: a result has the memory of operand i
-    for (std::size_t o = 0; o < e.out.size(); ++o) {
-      const int reused = overwritten(e, index, o, taken);
-      const Var* v = e.out[o].get();
-      Root& root = roots_[v];  // a value that no step reads has last = 0, and is freed at once
-      root.bytes = v->type.nbytes();
-      if (reused >= 0) {
-        taken |= 1u << reused;
-        const Var* from = view(e.in[static_cast<std::size_t>(reused)].var()).root;
-        Root& old = roots_[from];
-        root.place = old.place;
-        root.writable = old.writable;
-        root.in_scratch = old.in_scratch;
-        old.in_scratch = false;
-        // A value that was assigned to a result's memory is copied there at the end, unless it may
-        // stay.
-        root.result = -1;
-      } else if (root.result >= 0) {
-        root.place = {Address::result, static_cast<std::uint32_t>(root.result), 0};
-      } else {
-        root.place = {Address::scratch, 0, arena_.take(root.bytes)};
-        root.in_scratch = root.writable = true;
-      }
-      p.types_.push_back(v->type);
-      p.places_.push_back(root.place);
-    }
+    for (std::size_t o = 0; o < e.out.size(); ++o) add_result(e, index, o, taken);
     add_scratch(step);
     p.steps_.push_back(step);
     const Cost work = estimated_work(e);
     p.cost_.flops += work.flops;
     p.cost_.bytes += work.bytes;
-    for (const Atom& a : e.in)
-      if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
+    give_operands_back(e, index);
     for (const VarRef& v : e.out)
       if (roots_[v.get()].last == 0) give_back(roots_[v.get()], 0);
+  }
+  // Gives result o its memory: that of an operand, of a result of the program, or scratch.
+  void add_result(const Eqn& e, std::size_t index, std::size_t o, std::uint32_t& taken) {
+    const int reused = overwritten(e, index, o, taken);
+    const Var* v = e.out[o].get();
+    Root& root = roots_[v];  // a value that no step reads has last = 0, and is freed at once
+    root.bytes = v->type.nbytes();
+    if (reused >= 0) {
+      taken |= 1u << reused;
+      Root& old = roots_[view(e.in[static_cast<std::size_t>(reused)].var()).root];
+      root.place = old.place;
+      root.writable = old.writable;
+      root.in_scratch = std::exchange(old.in_scratch, false);
+      // A value that was assigned to a result's memory is copied there at the end, unless it may
+      // stay.
+      root.result = -1;
+    } else if (root.result >= 0) {
+      root.place = {Address::result, static_cast<std::uint32_t>(root.result), 0};
+    } else {
+      root.place = {Address::scratch, 0, arena_.take(root.bytes)};
+      root.in_scratch = root.writable = true;
+    }
+    program_->types_.push_back(v->type);
+    program_->places_.push_back(root.place);
+  }
+  void give_operands_back(const Eqn& e, std::size_t index) {
+    for (const Atom& a : e.in)
+      if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
   }
 
   void give_back(Root& root, std::size_t index) {
