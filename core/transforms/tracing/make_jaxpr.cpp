@@ -77,6 +77,10 @@ void JaxprTrace::unify_variance(const Primitive& primitive, std::span<Array> in,
 Array JaxprTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   const AxisSet missing = axes - node_of(x)->type.axes();
   if (missing.empty()) return x;
+  if (options_.below && !is_staged(x)) {
+    TraceScope below(*options_.below);
+    return options_.below->vary(x, axes, source);
+  }
   TraceScope scope(*this);
   const Array mine = lift(x, "pbroadcast", source);
   // A literal is equal on all devices, so that any variance fits it. As an argument of a program a

@@ -324,6 +324,34 @@ TEST(CustomJvp, ItsRuleMayBeAProgram) {
   });
 }
 
+// Such operations cast their operands to vary, values and tangents.
+TEST(CustomJvp, ItsRuleMayDifferentiateOperationsThatCast) {
+  const Mesh mesh = make_mesh({2}, "i");
+  const auto expect_gradient = [&](const char* what, auto f) {
+    SCOPED_TRACE(what);
+    const auto ruled =
+        custom_jvp(f, [f](A1 primals, A1 tangents) { return jvp(f, primals, tangents); });
+    const auto loss = [&](auto g) {
+      const auto body = [g](Array x) { return sum(psum(g(psum(x, "i")), "i")); };
+      return [=](Array x) { return shard_map(body, mesh, P("i"), P())(x); };
+    };
+    const Array x = vec({0.5f, -2.f, 1.f, 3.f});
+    const Floats wanted = values(grad(loss(f))(x));
+    EXPECT_EQ(values(grad(loss(ruled))(x)), wanted);
+    EXPECT_EQ(values(grad(jit(loss(ruled)))(x)), wanted);
+  };
+  expect_gradient("all_gather_einsum", [](Array x) {
+    return all_gather_einsum("ij,jk->ik", reshape(x, {2, 1}), reshape(x, {1, 2}), "i");
+  });
+  expect_gradient("einsum_psum_scatter", [](Array x) {
+    return einsum_psum_scatter("ij,jk->ik", reshape(x, {2, 1}), reshape(x, {1, 2}), "i");
+  });
+  expect_gradient("pbroadcast", [](Array x) {
+    const Array y = pbroadcast(x, "i");
+    return y * y;
+  });
+}
+
 TEST(LinearTranspose, MapsThatComputeKnownValuesInsidePrograms) {
   const Array x = vec({0.5f, -2.f});
   const auto map = [x](Array t) {
