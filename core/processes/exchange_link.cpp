@@ -45,16 +45,35 @@ void Exchanges::post(int to, const Header& header, std::span<const std::byte> bo
   letters_.push(to, head, body);
 }
 
-bool Exchanges::take_from_link() {
+bool Exchanges::take_from_link(Take take) {
   bool any = false;
   for (;;) {
     int from = -1;
     const Message message{link_->first(from)};
     if (message.bytes.empty()) return any;
+    if (take == Take::what_is_needed && is_early(message.header()) && !waits_for_others())
+      return any;
     any = true;
     handle(from, message);
     link_->drop_first();
   }
+}
+
+// Whether the message belongs to an exchange that this process has not reached, as far as is known.
+bool Exchanges::is_early(const Header& header) const noexcept {
+  return (header.kind == Kind::exchange || header.kind == Kind::on_board) &&
+         active_.find({header.space, header.number, header.round}) == nullptr;
+}
+
+// An exchange that waits for room may need the room that this process gives by taking messages.
+bool Exchanges::waits_for_others() const noexcept {
+  return !letters_.empty() || awaits_messages() ||
+         std::ranges::any_of(active_, [](const auto& active) { return !active->letters.empty(); });
+}
+
+bool Exchanges::awaits_messages() const noexcept {
+  return std::ranges::any_of(
+      active_, [](const auto& active) { return active->awaited != 0 || active->lent != 0; });
 }
 
 void Exchanges::borrow(Active& active, int from, std::size_t index, const Message& message) {

@@ -162,8 +162,8 @@ void Exchanges::match_or_keep(int from, const Message& message) {
   early_[{place, from}].assign(message.bytes.begin(), message.bytes.end());
 }
 
-bool Exchanges::take_messages() {
-  bool any = link_ != nullptr && take_from_link();
+bool Exchanges::take_messages(Take take) {
+  bool any = link_ != nullptr && take_from_link(take);
   if (!listens_) return any;
   for (;;) {
     int from = -1;

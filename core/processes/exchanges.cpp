@@ -56,7 +56,7 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
       Active& active = active_.add(exchange, end);
       try {
         begin(active, ended, attempt);
-        if (fault_.empty()) move_on(lock, ended);
+        if (fault_.empty()) move_on(lock, ended, Take::what_is_needed);
       } catch (const std::exception& e) {
         fail(e.what(), true);
       }
@@ -151,8 +151,8 @@ void Exchanges::begin(Active& active, EndedExchanges& ended, Attempt* attempt) {
 }
 
 // Returns whether any message moved.
-bool Exchanges::progress(EndedExchanges& ended) {
-  bool any = take_messages();
+bool Exchanges::progress(EndedExchanges& ended, Take take) {
+  bool any = take_messages(take);
   any = letters_.send(link_) || any;
   for (std::size_t i = 0; i < active_.size() && fault_.empty();) {
     Active& active = active_[i];
@@ -192,7 +192,7 @@ detail::LookAgain Exchanges::poke() noexcept {
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || stopped_) return again;
-    moved = move_on(lock, ended);
+    moved = move_on(lock, ended, Take::what_is_needed);
   }
   if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
   ended.tell();
@@ -200,10 +200,11 @@ detail::LookAgain Exchanges::poke() noexcept {
 }
 
 // Returns whether any message moved.
-bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ended) noexcept {
+bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ended,
+                        Take take) noexcept {
   bool any = false;
   try {
-    any = progress(ended);
+    any = progress(ended, take);
     any = copy_some(lock, ended) || any;
     if (!fault_.empty()) end_all(ended);
   } catch (const std::exception& e) {
@@ -217,6 +218,9 @@ bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ende
     needs = !active.sends.empty() || !active.receives.empty() || !active.letters.empty();
   }
   needs_looks_.store(needs, std::memory_order_relaxed);
+  const bool room = needs && !active_.empty() && !active_[0].letters.empty() && !awaits_messages();
+  if (awaits_room_.load(std::memory_order_relaxed) != room)
+    awaits_room_.store(room, std::memory_order_relaxed);
   return any;
 }
 

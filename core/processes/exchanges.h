@@ -78,6 +78,9 @@ class Exchanges {
   // Handles messages that have come, unless another thread does so. Returns whether the caller
   // should look again, given what is under way.
   detail::LookAgain poke() noexcept;
+  // True if exchanges are under way that wait for nothing but room for their messages, as of the
+  // last look. Any thread.
+  bool awaits_room() const noexcept { return awaits_room_.load(std::memory_order_relaxed); }
   // A waiting thread handles messages itself: while a thread calls poke() repeatedly, and for a
   // moment after that, since its next wait follows soon, the thread of this object leaves the
   // messages to it.
@@ -182,10 +185,18 @@ class Exchanges {
   int failed_lender(const Copy& copy) const noexcept;
   void post(int to, const Header& header, std::span<const std::byte> body);
   void match_or_keep(int from, const Message& message);
-  bool take_messages();
-  bool take_from_link();
-  bool progress(EndedExchanges& ended);
-  bool move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ended) noexcept;
+  // Which messages of the link a thread takes. what_is_needed: until no exchange waits for other
+  // processes and the next message belongs to an exchange that this process has not reached. That
+  // message stays in its ring, since taking it there later costs less than keeping a copy of it.
+  enum class Take : std::uint8_t { all, what_is_needed };
+  bool take_messages(Take take = Take::all);
+  bool take_from_link(Take take = Take::all);
+  bool is_early(const Header& header) const noexcept;
+  bool waits_for_others() const noexcept;
+  bool awaits_messages() const noexcept;
+  bool progress(EndedExchanges& ended, Take take);
+  bool move_on(std::unique_lock<std::mutex>& lock, EndedExchanges& ended,
+               Take take = Take::all) noexcept;
   void conclude(Active& active, EndedExchanges& ended);
   void handle(int from, const Message& message);
   // Copies what peers lend, without holding the mutex during the copy; returns whether it copied.
@@ -261,6 +272,7 @@ class Exchanges {
   // True if progress needs a thread that looks. Otherwise the only possible progress is a message
   // through the link.
   std::atomic<bool> needs_looks_{true};
+  std::atomic<bool> awaits_room_{false};
   const bool crowded_;  // the processes that share cores are more than these cores
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};

@@ -19,6 +19,11 @@ LookAgain look_around() noexcept {
   return exchanges != nullptr ? exchanges->poke() : LookAgain::no_reason;
 }
 
+bool room_is_awaited() noexcept {
+  Exchanges* const exchanges = joined_exchanges();
+  return exchanges != nullptr && exchanges->awaits_room();
+}
+
 ActiveWait::ActiveWait() noexcept : exchanges_(joined_exchanges()) {
   if (exchanges_ != nullptr) exchanges_->looking(Looking::begins);
 }

@@ -23,6 +23,10 @@ enum class LookAgain : std::uint8_t {
 // room to enqueue); short, and never blocks.
 LookAgain look_around() noexcept;
 
+// True if exchanges are under way that wait for nothing but room for their messages at other
+// processes, as far as is known. Any thread.
+bool room_is_awaited() noexcept;
+
 // Changes in the state of a waiting thread. begins: the thread starts to call look_around
 // repeatedly. ends: its wait is over, and its next wait probably follows soon. hands_over: the
 // thread that handles messages otherwise takes over, because this thread goes to sleep or runs a

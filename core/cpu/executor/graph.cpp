@@ -1,8 +1,11 @@
 #include "core/cpu/executor/graph.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
+#include "core/base/spin_lock.h"
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/stream.h"
 #include "core/device/backend.h"
@@ -10,6 +13,7 @@
 #include "core/device/task_attempt.h"
 #include "core/device/task_run.h"
 #include "core/device/timeline.h"
+#include "core/processes/while_waiting.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
@@ -17,6 +21,9 @@ namespace {
 
 // Few, because an attempt may take a while (core/device/task_attempt.h) and holds the submit mutex.
 constexpr int kMostAttempts = 4;
+
+// How long a launch waits for room at other processes, which may need this thread's core or not.
+constexpr std::chrono::microseconds kMostYielding{100}, kMostForRoom{5};
 
 }  // namespace
 
@@ -179,6 +186,29 @@ Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending, std::
   return node;
 }
 
+bool CpuGraph::streams_are_quiet() const noexcept {
+  return std::ranges::all_of(streams_, [](CpuStream* s) { return s->quiet(); });
+}
+
+// A caller that needs nothing of other processes, as the root of broadcasts, runs ahead of them
+// until they have no room for its messages. Launches that queue behind such an exchange take longer
+// than launches that are attempted, and take the others' cores. So a launch lets the exchanges end
+// first, if room is all that they need.
+void CpuGraph::let_exchanges_end() const noexcept {
+  if (streams_are_quiet()) return;
+  const auto begin = Clock::now();
+  for (;;) {
+    const detail::LookAgain again = detail::look_around();
+    if (streams_are_quiet() || !detail::room_is_awaited()) return;
+    const bool crowded = again == detail::LookAgain::yielding;
+    if (Clock::now() - begin > (crowded ? kMostYielding : kMostForRoom)) return;
+    if (crowded)
+      std::this_thread::yield();
+    else
+      for (int i = 0; i < 64; ++i) cpu_relax();
+  }
+}
+
 Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after,
                        std::uint64_t ticket) {
   // A graph may run on the calling thread for longer than a single task may: on workers, each of
@@ -190,6 +220,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
                 "'");
   }
   if (forked()) throw_forked();
+  if (attempts_) let_exchanges_end();
   std::size_t pending = 0;
   for (const std::span<const Event> events : {waits, after}) {
     for (const Event& e : events) {
@@ -204,8 +235,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   for (const Event& e : waits) {
     if (e.failed()) return e;
   }
-  bool quiet = true;
-  for (CpuStream* s : streams_) quiet = s->quiet() && quiet;
+  const bool quiet = streams_are_quiet();
   if (executor_.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
     throw Error("launching a graph in inline mode, but what it waits for is not done");
   }

@@ -40,6 +40,8 @@ class CpuGraph final : public Graph {
     std::int32_t first_after;  // successors: after_[first_after, end_after)
     std::int32_t end_after;
   };
+  bool streams_are_quiet() const noexcept;
+  void let_exchanges_end() const noexcept;
   Event run_in_order(std::uint64_t ticket);
   // Works like run_in_order until the attempt of a task with `later` does not end that task; the
   // rest of the graph is then submitted.
