@@ -196,7 +196,7 @@ cudaError_t enqueue_group(const std::vector<cudaStream_t>& handles, const char* 
 using namespace shmap_sim;
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
-  return api("cudaStreamBeginCapture", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamBeginCapture", 0, [&](Runtime& r, Lock&) {
     Stream* s = stream_of(r, stream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (mode < cudaStreamCaptureModeGlobal || mode > cudaStreamCaptureModeRelaxed) {
@@ -250,7 +250,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* pGraph) {
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
                                   enum cudaStreamCaptureStatus* pCaptureStatus) {
-  return api("cudaStreamIsCapturing", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamIsCapturing", 0, [&](Runtime& r, Lock&) {
     Stream* s = stream_of(r, stream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (pCaptureStatus == nullptr) return cudaErrorInvalidValue;
@@ -263,7 +263,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream,
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode* mode) {
-  return api("cudaThreadExchangeStreamCaptureMode", kNoContext, [&](Runtime&, Lock&) {
+  return api("cudaThreadExchangeStreamCaptureMode", 0, [&](Runtime&, Lock&) {
     if (mode == nullptr) return cudaErrorInvalidValue;
     std::swap(*mode, this_thread.mode);
     return cudaSuccess;
@@ -275,7 +275,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                      unsigned long long* id_out, cudaGraph_t* graph_out,
                                      const cudaGraphNode_t** dependencies_out,
                                      size_t* numDependencies_out) {
-  return api("cudaStreamGetCaptureInfo", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamGetCaptureInfo", 0, [&](Runtime& r, Lock&) {
     Stream* s = stream_of(r, stream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (captureStatus_out == nullptr) return cudaErrorInvalidValue;

@@ -135,7 +135,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return api("cudaStreamQuery", kUnsafe | kNoContext, [&](Runtime& r, Lock& lock) {
+  return api("cudaStreamQuery", kUnsafe, [&](Runtime& r, Lock& lock) {
     Stream* s = stream_of(r, stream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = check_capturing(*s); error != cudaSuccess) return error;
@@ -150,7 +150,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
-  return api("cudaStreamWaitEvent", kNoContext, [&](Runtime& r, Lock& lock) {
+  return api("cudaStreamWaitEvent", 0, [&](Runtime& r, Lock& lock) {
     Stream* s = stream_of(r, stream);
     Event* e = event_of(r, event);
     if (s == nullptr || e == nullptr) return cudaErrorInvalidResourceHandle;
@@ -168,7 +168,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
-  return api("cudaStreamGetPriority", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamGetPriority", 0, [&](Runtime& r, Lock&) {
     const Stream* s = stream_of(r, hStream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (priority == nullptr) return cudaErrorInvalidValue;
@@ -178,7 +178,7 @@ cudaError_t cudaStreamGetPriority(cudaStream_t hStream, int* priority) {
 }
 
 cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
-  return api("cudaStreamGetFlags", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamGetFlags", 0, [&](Runtime& r, Lock&) {
     const Stream* s = stream_of(r, hStream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (flags == nullptr) return cudaErrorInvalidValue;
@@ -188,7 +188,7 @@ cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int* flags) {
 }
 
 cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long* streamId) {
-  return api("cudaStreamGetId", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaStreamGetId", 0, [&](Runtime& r, Lock&) {
     const Stream* s = stream_of(r, hStream);
     if (s == nullptr) return cudaErrorInvalidResourceHandle;
     if (streamId == nullptr) return cudaErrorInvalidValue;
@@ -216,7 +216,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return api("cudaEventRecord", kNoContext, [&](Runtime& r, Lock& lock) {
+  return api("cudaEventRecord", 0, [&](Runtime& r, Lock& lock) {
     Stream* s = stream_of(r, stream);
     Event* e = event_of(r, event);
     if (s == nullptr || e == nullptr || s->device != e->device) {
@@ -243,7 +243,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
   if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
-  return api("cudaEventRecordWithFlags", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaEventRecordWithFlags", 0, [&](Runtime& r, Lock&) {
     Stream* s = stream_of(r, stream);
     const auto found = r.events.find(event);
     if (s == nullptr || found == r.events.end() || s->device != found->second->device) {
@@ -260,7 +260,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return api("cudaEventQuery", kUnsafe | kNoContext, [&](Runtime& r, Lock& lock) {
+  return api("cudaEventQuery", kUnsafe, [&](Runtime& r, Lock& lock) {
     Event* e = event_of(r, event);
     if (e == nullptr) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = check_captured(*e); error != cudaSuccess) return error;
@@ -285,7 +285,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  return api("cudaEventElapsedTime", kNoContext, [&](Runtime& r, Lock&) {
+  return api("cudaEventElapsedTime", 0, [&](Runtime& r, Lock&) {
     Event* a = event_of(r, start);
     Event* b = event_of(r, end);
     if (a == nullptr || b == nullptr || a->device != b->device) {

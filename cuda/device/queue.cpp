@@ -152,6 +152,7 @@ void Queue::record_locked() {
     }
   }
   auto mark = make_ref<Mark>(events_, number);
+  ensure_context(gpu());
   check(cudaEventRecord(mark->event(), stream_), "cudaEventRecord");
   marks_.push_back(std::move(mark));
 }
@@ -164,6 +165,7 @@ void Queue::finish_locked(std::uint64_t number) noexcept {
 bool Queue::poll_locked(std::uint64_t number) noexcept {
   const Mark* mark = covering_locked(number);
   if (mark == nullptr || health_->poisoned()) return false;
+  ensure_context(gpu());
   const UncapturedCalls uncaptured;
   const cudaError_t code = cudaEventQuery(mark->event());
   if (code == cudaErrorNotReady) {
@@ -205,6 +207,7 @@ bool Queue::done(std::uint64_t number) noexcept {
 void Queue::wait_here(std::uint64_t number) {
   if (completed() >= number || health_->poisoned()) return;
   if (forked()) throw_forked();
+  ensure_context(gpu());
   const UncapturedCalls uncaptured;  // another thread may destroy a graph while it captures another
   Ref<Mark> mark;
   {

@@ -101,6 +101,7 @@ void SpanLog::tell(const Span& span) {
   TimelineSink* const sink = timeline_sink();
   if (sink == nullptr) return;
   const std::shared_ptr<const TimeBase> from = span.base ? span.base : base(span.gpu);
+  ensure_context(span.gpu);
   const auto time = [&](cudaEvent_t event) {
     float ms = 0;
     check(cudaEventElapsedTime(&ms, from->event, event), "cudaEventElapsedTime");
@@ -130,6 +131,7 @@ void SpanLog::deliver() {
     std::lock_guard lock(mutex_);
     // Other threads may have added tasks since the caller's wait.
     const auto ended = std::stable_partition(spans_.begin(), spans_.end(), [](const Span& span) {
+      ensure_context(span.gpu);
       const bool runs = cudaEventQuery(span.end) == cudaErrorNotReady;
       if (runs) cudaGetLastError();
       return runs;

@@ -48,6 +48,8 @@ bool has_context(int gpu) noexcept {
   return state == nullptr || state(gpu, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
+thread_local bool has_gpu = false;  // a GpuScope has given this thread a context
+
 }  // namespace
 
 GpuCount count_gpus() {
@@ -162,6 +164,16 @@ int gpu_of(const void* device_memory) {
   return gpu;
 }
 
+void ensure_context(int gpu) noexcept {
+  if (has_gpu) [[likely]]
+    return;
+  try {
+    const GpuScope scope(gpu);
+  } catch (const DeviceError&) {  // the caller's own call then says so
+    return;
+  }
+}
+
 void free_memory(int gpu, void* data) noexcept {
   try {
     const GpuScope scope(gpu);
@@ -175,12 +187,11 @@ void free_memory(int gpu, void* data) noexcept {
 // On a thread that never chose a GPU, GPU 0 is current, but the thread has no context until it
 // calls a runtime function; driver functions do not create one.
 GpuScope::GpuScope(int gpu) {
-  static thread_local bool has_context = false;
   int current = -1;
   check(cudaGetDevice(&current), "cudaGetDevice");
-  if (current == gpu && has_context) return;
+  if (current == gpu && has_gpu) return;
   check(cudaSetDevice(gpu), "cudaSetDevice");
-  has_context = true;
+  has_gpu = true;
   if (current != gpu) before_ = current;
 }
 

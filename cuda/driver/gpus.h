@@ -53,6 +53,11 @@ class GpuScope {
   int before_ = -1;  // -1: the GPU was current already
 };
 
+// For code that asks about events, of any GPU, without a GpuScope: gives the calling thread a
+// context on this GPU if it has none at all. (Even its cudaEventQuery would otherwise create one on
+// GPU 0.)
+void ensure_context(int gpu) noexcept;
+
 // cudaFree, for memory of that GPU; does nothing where the GPU is lost. (On a thread that never
 // chose a GPU, cudaFree itself would create a context on GPU 0.)
 void free_memory(int gpu, void* data) noexcept;

@@ -43,6 +43,9 @@ TEST(ManyGpus, HaveNoContextUnlessTheyAreUsed) {
       EXPECT_EQ((x + made()).to_vector<float>()[7], 1.f);
     }).join();
   }
+  // A thread that only waits.
+  const Array pending = f(x);
+  std::thread([&] { pending.block_until_ready(); }).join();
   // Memory is short: unused blocks go back to the driver.
   shmap_sim::inject("cudaMalloc", cudaErrorMemoryAllocation);
   std::thread([] { full({1 << 24}, 1.f).block_until_ready(); }).join();
