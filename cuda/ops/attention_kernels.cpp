@@ -231,13 +231,9 @@ void run_tangent(const KernelCall& call) {
 }  // namespace
 
 void register_cuda_attention_kernels() {
-  Kernel& kernel = attention_p.kernel(DeviceKind::cuda);
-  kernel.run = run_attention;
-  kernel.scratch = attention_scratch;
-  Kernel& grad = attention_grad_p.kernel(DeviceKind::cuda);
-  grad.run = run_grad;
-  grad.scratch = grad_scratch;
-  attention_tangent_p.kernel(DeviceKind::cuda).run = run_tangent;
+  attention_p.kernel(DeviceKind::cuda) = {.run = run_attention, .scratch = attention_scratch};
+  attention_grad_p.kernel(DeviceKind::cuda) = {.run = run_grad, .scratch = grad_scratch};
+  attention_tangent_p.kernel(DeviceKind::cuda) = {run_tangent};
   device_ops(DeviceKind::cuda).attends = takes;
 }
 

@@ -200,13 +200,9 @@ void run_product(const KernelCall& call) {
 }  // namespace
 
 void register_cuda_dot_kernels() {
-  Kernel& kernel = dot_general_p.kernel(DeviceKind::cuda);
-  kernel.run = run_dot;
-  kernel.scratch = dot_scratch;
-  for (Primitive* p : {&product_p, &product_into_p}) {
-    p->kernel(DeviceKind::cuda).run = run_product;
-    p->kernel(DeviceKind::cuda).scratch = product_scratch;
-  }
+  dot_general_p.kernel(DeviceKind::cuda) = {.run = run_dot, .scratch = dot_scratch};
+  for (Primitive* p : {&product_p, &product_into_p})
+    p->kernel(DeviceKind::cuda) = {.run = run_product, .scratch = product_scratch};
 }
 
 }  // namespace shmap

@@ -68,9 +68,7 @@ void run_scatter(const KernelCall& call) {
 
 template <ScatterKind op>
 void set_kernel(Primitive& primitive) {
-  Kernel& kernel = primitive.kernel(DeviceKind::cuda);
-  kernel.run = run_scatter<op>;
-  kernel.scratch = scatter_scratch<op>;
+  primitive.kernel(DeviceKind::cuda) = {.run = run_scatter<op>, .scratch = scatter_scratch<op>};
 }
 
 }  // namespace

@@ -54,9 +54,7 @@ void run_arg_reduce(const KernelCall& call) {
 }
 
 void set(Primitive& p, KernelFn run, ScratchFn scratch) {
-  Kernel& kernel = p.kernel(DeviceKind::cuda);
-  kernel.run = run;
-  kernel.scratch = scratch;
+  p.kernel(DeviceKind::cuda) = {.run = run, .scratch = scratch};
 }
 
 }  // namespace

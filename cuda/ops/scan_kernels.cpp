@@ -32,17 +32,12 @@ void run_scan(const KernelCall& call) {
   cuda::scan(scan_of(call, op), call.scratch, call.native);
 }
 
-template <Cumulative op>
-void set(Primitive& p) {
-  Kernel& kernel = p.kernel(DeviceKind::cuda);
-  kernel.run = run_scan<op>;
-  kernel.scratch = scan_scratch<op>;
-}
-
 }  // namespace
 
 void register_cuda_scan_kernels() {
-#define SHMAP_SET(name, domain) set<Cumulative::name>(name##_p);
+#define SHMAP_SET(name, domain)                                           \
+  name##_p.kernel(DeviceKind::cuda) = {.run = run_scan<Cumulative::name>, \
+                                       .scratch = scan_scratch<Cumulative::name>};
   SHMAP_CUMULATIVES(SHMAP_SET)
 #undef SHMAP_SET
 }

@@ -18,17 +18,11 @@ void run_sort(const KernelCall& call) {
 std::int64_t top_k_scratch(const KernelCall& call) { return cuda::top_k_scratch(top_k_of(call)); }
 void run_top_k(const KernelCall& call) { cuda::top_k(top_k_of(call), call.scratch, call.native); }
 
-void set_sort(Primitive& p, KernelFn run, ScratchFn scratch) {
-  Kernel& kernel = p.kernel(DeviceKind::cuda);
-  kernel.run = run;
-  kernel.scratch = scratch;
-}
-
 }  // namespace
 
 void register_cuda_sort_kernels() {
-  set_sort(sort_p, run_sort, sort_scratch);
-  set_sort(top_k_p, run_top_k, top_k_scratch);
+  sort_p.kernel(DeviceKind::cuda) = {.run = run_sort, .scratch = sort_scratch};
+  top_k_p.kernel(DeviceKind::cuda) = {.run = run_top_k, .scratch = top_k_scratch};
 }
 
 }  // namespace shmap
