@@ -430,7 +430,7 @@ TEST(LoopsInBodies, AsOnOneDevice) {
 TEST(LoopsInBodies, InEveryMode) {
   const Array x = arange(4), w = array<float>({2}, Shape({}));
   const float want = (0 + 1 + 2 + 3) * 5 * 16;
-  for (const ShardMapOptions options :
+  for (const ShardMapOptions& options :
        {ShardMapOptions{}, ShardMapOptions{.auto_pbroadcast = false},
         ShardMapOptions{.check_vma = false}}) {
     const bool explicit_casts = options.check_vma;
@@ -451,7 +451,7 @@ TEST(LoopsInBodies, InEveryMode) {
 
 TEST(VaryingDecisions, InEveryMode) {
   const Array x = arange(8), w = array<float>({10, 20}, {2});
-  for (const ShardMapOptions options :
+  for (const ShardMapOptions& options :
        {ShardMapOptions{}, ShardMapOptions{.auto_pbroadcast = false},
         ShardMapOptions{.check_vma = false}}) {
     const bool explicit_casts = options.check_vma;
