@@ -81,7 +81,7 @@ MappedAxes mapped_axes(const ShardMapInfo& info, const Trace& trace, const MeshI
     fail("which is mapped over " + braces(AxisSet(&env, both)) +
          " already: leave out of axis_names and specs what the outer function is mapped over");
   }
-  if (axes.own == 0) {
+  if (axes.own == 0 && axes.outer != 0) {  // (a mesh may be without axes)
     fail(
         "which is mapped over all axes of the mesh: name in the outer function's options the axes "
         "that it is mapped over, shard_map(f, mesh, in_specs, out_specs, {.axis_names = \"" +
