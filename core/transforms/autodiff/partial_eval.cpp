@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "core/transforms/passes/dead_code.h"
-
 namespace shmap {
+
+constinit thread_local PruneMemo* SplitScope::memo_ = nullptr;
 
 namespace {
 
@@ -101,7 +101,8 @@ bool take_apart(JaxprTrace& linear, const Primitive& primitive, std::span<Array>
                 const Params& params, std::span<Array> out, SourceLine source) {
   Mask staged;
   for (const Array& x : in) staged.push_back(linear.is_staged(x));
-  PruneMemo memo;
+  const SplitScope split;
+  PruneMemo& memo = split.memo();
   const Mask rest = dependent(primitive, params, staged, out.size(), memo);
   if (all(rest)) return false;
   const Mask known = flipped(rest);
@@ -132,7 +133,8 @@ Eqn part_eqn(const Eqn& eqn, const Part& part, const Mask& wanted) {
 }  // namespace
 
 Mask dependent_results(const Jaxpr& jaxpr, const Mask& linear) {
-  PruneMemo memo;
+  const SplitScope scope;
+  PruneMemo& memo = scope.memo();
   Dependent vars(jaxpr, linear);
   for (const Eqn& e : jaxpr.eqns)
     vars.add(e.out, dependent(*e.primitive, *e.params, vars.among(e.in), e.out.size(), memo));
@@ -140,7 +142,8 @@ Mask dependent_results(const Jaxpr& jaxpr, const Mask& linear) {
 }
 
 JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {
-  PruneMemo memo;
+  const SplitScope scope;
+  PruneMemo& memo = scope.memo();
   Dependent vars(jaxpr, linear);
   std::vector<Eqn> eqns;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e) {

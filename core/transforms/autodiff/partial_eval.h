@@ -7,9 +7,29 @@
 #pragma once
 #include <vector>
 
+#include "core/transforms/passes/dead_code.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
+
+// Alive while a program is taken apart and transposed. The programs inside of it are transposed
+// meanwhile, so that each level of a nest would prune all levels below it again: what was pruned is
+// kept for as long as the outermost of these objects of the thread is alive.
+class SplitScope {
+ public:
+  SplitScope() : before_(memo_) {
+    if (memo_ == nullptr) memo_ = &own_;
+  }
+  ~SplitScope() { memo_ = before_; }
+  SplitScope(const SplitScope&) = delete;
+  SplitScope& operator=(const SplitScope&) = delete;
+  PruneMemo& memo() const { return *memo_; }
+
+ private:
+  static constinit thread_local PruneMemo* memo_;
+  PruneMemo* before_;
+  PruneMemo own_;
+};
 
 // Which results depend on the arguments in `linear`, through programs inside of equations too.
 std::vector<bool> dependent_results(const Jaxpr& jaxpr, const std::vector<bool>& linear);

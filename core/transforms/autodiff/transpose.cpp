@@ -130,6 +130,7 @@ class Backward {
                 to_string(given) + at_line(eqn.source));
   }
 
+  const SplitScope scope_;
   const JaxprRef split_;
   const Jaxpr& jaxpr_;
   VarMap<Array> known_, cotangents_;
