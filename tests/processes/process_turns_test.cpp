@@ -341,22 +341,24 @@ TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
 
 // A root whose receivers have come back ends its broadcasts where they begin, although those that
 // found no room still queue when it goes on, and it waits for none of them. Ten rounds in a row
-// have to show it: single ones may by chance.
+// have to show it: single ones may by chance. Beside busy loops they did so at the third try at the
+// latest; a machine that has no time for ten tries shows nothing.
 TEST_F(ProcessTurns, WhoeverHasFoundNoRoomEndsExchangesAtOnceAgain) {
   if (!linked()) GTEST_SKIP() << "messages go through MPI";
   constexpr int kAhead = 600;   // there is room for 256 messages
   constexpr int kAfter = 3000;  // fewer than may be in flight
   constexpr int kRounds = 10;
-  const std::int64_t wanted = kRounds * (process_count() == 2 ? 1000 : 2500);  // ended at once
+  const std::int64_t wanted = kRounds * (process_count() == 2 ? 2000 : 2500);  // ended at once
   const Mesh mesh = make_mesh({n_}, "i");
   const auto broadcast = jit(shard_map(
       [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); }, mesh, {P("i")}, P("i")));
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
   const Array x = device_put(ones({n_}), NamedSharding(mesh, P("i")));
-  std::int64_t at_once = 0;
+  std::int64_t at_once = 0, most = 0;
+  int tries = 0;
   constexpr std::int64_t kTooLate = kRounds * kAfter + 1;
   const auto end = std::chrono::steady_clock::now() + kBusyAfter / 4;
-  for (int tries = 0; tries < 1000 && at_once < wanted; ++tries) {
+  for (; tries < 1000 && at_once < wanted; ++tries) {
     at_once = 0;
     for (int round = 0; round < kRounds; ++round) {
       sum(x).block_until_ready();
@@ -366,6 +368,7 @@ TEST_F(ProcessTurns, WhoeverHasFoundNoRoomEndsExchangesAtOnceAgain) {
       for (int i = 0; i < kAfter; ++i) broadcast(x).block_until_ready();
       at_once += exchanges().turns().at_once - before;
     }
+    most = std::max(most, at_once);
     if (at_once < wanted && std::chrono::steady_clock::now() > end) at_once = kTooLate;
     // All processes go on until the root has reached it.
     const Array root =
@@ -373,8 +376,9 @@ TEST_F(ProcessTurns, WhoeverHasFoundNoRoomEndsExchangesAtOnceAgain) {
     at_once = static_cast<std::int64_t>(
         broadcast(root).addressable_shards()[0].data.to_vector<float>()[0]);
   }
-  if (at_once == kTooLate) GTEST_SKIP() << "the machine is busy";
-  EXPECT_GE(at_once, wanted);
+  if (at_once == kTooLate && tries < 10) GTEST_SKIP() << "the machine is busy";
+  if (process_index() != 0) return;  // the others mostly wait at each broadcast
+  EXPECT_GE(most, wanted) << "in " << tries << " tries";
 }
 
 // A thread that computes does not look for messages: the library's thread takes them, and tasks
