@@ -75,12 +75,8 @@ void run_integers(unsigned number) {
     const SpecDims spec = g.random_spec(g.pick(4), 0);
     const Extents shape = g.random_shape_for(spec);
     Extents block = shape;
-    unsigned varying = 0;
-    for (std::size_t d = 0; d < spec.size(); ++d) {
-      block[d] /= g.ranks(spec[d]);
-      varying |= RandomChoice::mask(spec[d]);
-    }
-    g.known.push_back({block, varying});
+    for (std::size_t d = 0; d < spec.size(); ++d) block[d] /= g.ranks(spec[d]);
+    g.known.push_back({block, RandomChoice::mask(spec)});
     std::vector<std::int32_t> values;
     for (std::int64_t n = Shape(shape).num_elements(); n > 0; --n)
       values.push_back(static_cast<std::int32_t>(g.pick(19)) - 9);
@@ -138,15 +134,9 @@ void run_derivatives(unsigned number) {
   Values arguments, placed, directions;
   std::vector<P> in_specs, out_specs;
   for (std::size_t k = 0, inputs = 1 + g.pick(3); k < inputs; ++k) {
-    Extents block, whole;
-    unsigned varying = 0;
     const SpecDims spec = g.random_spec(g.pick(4), 0);
-    for (const auto& axes : spec) {
-      block.push_back(g.coin() ? static_cast<std::int64_t>(1 + g.pick(3)) : g.coin() ? 4 : 8);
-      whole.push_back(block.back() * g.ranks(axes));
-      varying |= RandomChoice::mask(axes);
-    }
-    g.known.push_back({block, varying});
+    const auto [block, whole] = g.random_shapes(spec);
+    g.known.push_back({block, RandomChoice::mask(spec)});
     arguments.push_back(g.random_array(whole));
     placed.push_back(placed_anyhow(g, arguments.back(), mesh));
     directions.push_back(g.random_array(whole));

@@ -30,15 +30,8 @@ void run_case(unsigned number) {
   for (std::size_t k = 0; k < inputs + captured; ++k) {
     const std::size_t rank = g.pick(4);
     const auto spec = k < inputs ? g.random_spec(rank, 0) : SpecDims(rank);
-    Extents block, whole;
-    unsigned varying = 0;
-    for (const auto& axes : spec) {
-      // Often of an extent that the axes divide, so that scatters have something to cut.
-      block.push_back(g.coin() ? static_cast<std::int64_t>(1 + g.pick(3)) : g.coin() ? 4 : 8);
-      whole.push_back(block.back() * g.ranks(axes));
-      varying |= RandomChoice::mask(axes);
-    }
-    g.known.push_back({block, varying});
+    const auto [block, whole] = g.random_shapes(spec);
+    g.known.push_back({block, RandomChoice::mask(spec)});
     arguments.push_back(g.random_array(whole));
     directions.push_back(g.random_array(whole));
     in_dims.push_back(spec);

@@ -75,6 +75,12 @@ unsigned RandomChoice::mask(const std::vector<int>& axes) {
   return m;
 }
 
+unsigned RandomChoice::mask(const SpecDims& spec) {
+  unsigned m = 0;
+  for (const auto& axes : spec) m |= mask(axes);
+  return m;
+}
+
 Axes RandomChoice::names(const std::vector<int>& axes) {
   std::vector<std::string> n;
   for (int a : axes) n.emplace_back(kNames[a]);

@@ -40,6 +40,7 @@ class RandomChoice {
   // The meshes that have a device in each process; in one process, all of them.
   static std::vector<Extents> in_all_processes(const std::vector<Extents>& meshes);
   static unsigned mask(const std::vector<int>& axes);
+  static unsigned mask(const SpecDims& spec);  // of the axes that split some dim
   static Axes names(const std::vector<int>& axes);
   static PartitionSpec to_spec(const SpecDims& dims);
 

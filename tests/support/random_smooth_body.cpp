@@ -105,6 +105,15 @@ RealBlocks each_device(const std::function<Reals(std::size_t device)>& f, std::s
 
 // ---- choosing
 
+RandomSmoothBody::Shapes RandomSmoothBody::random_shapes(const SpecDims& spec) {
+  Shapes shapes;
+  for (const auto& axes : spec) {
+    shapes.block.push_back(coin() ? static_cast<std::int64_t>(1 + pick(3)) : coin() ? 4 : 8);
+    shapes.whole.push_back(shapes.block.back() * ranks(axes));
+  }
+  return shapes;
+}
+
 Array RandomSmoothBody::random_array(const Extents& shape) {
   std::vector<double> values;
   for (std::int64_t k = 0; k < product(shape); ++k) values.push_back(number());

@@ -57,6 +57,12 @@ class RandomSmoothBody : public RandomChoice {
   using RandomChoice::RandomChoice;
 
   Array random_array(const Extents& shape);  // f64 in [-1, 1)
+  // The shapes of a block and of the whole array that `spec` splits. Extents are often divisible by
+  // the axes, so that scatters have something to cut.
+  struct Shapes {
+    Extents block, whole;
+  };
+  Shapes random_shapes(const SpecDims& spec);
   // Adds an instruction, where one of fifty tries fits the values known.
   void step();
 
