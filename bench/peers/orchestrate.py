@@ -28,7 +28,7 @@ from goals import (DEVICE_COUNTS, FIRST_RESULT, FIRST_RESULT_US, LAYER_GRAD_MEMO
                    QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from gpu_goals import gpu_comparisons
 import history
-from stats import summary, verdict
+from stats import disturbed, summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
@@ -321,6 +321,10 @@ def judge(line, samples):
     out["verdict"] = verdict(values, line.must, at_most=line.added)
     out["verdict_stretch"] = verdict(values, line.stretch, at_most=line.added)
     notes = failures
+    if best[0] == "limit" and disturbed(values):
+        for key in ("verdict", "verdict_stretch"):
+            out[key] = out[key] and "undecided"
+        notes.append("disturbed: the machine's limit was timed while something else ran")
     faults = statistics.median(theirs["faults"])
     if len(line.theirs) > 1:
         notes.append(f"the best was {':'.join(best)}")

@@ -4,6 +4,7 @@ import math
 import statistics
 
 PAIRS_FOR_A_VERDICT = 15
+LIMIT_DISTURBED = 4 / 3
 
 
 def interval(values, level=0.95):
@@ -32,6 +33,13 @@ def verdict(values, bound, at_most=False):
     if at_most:
         return "met" if high <= bound else "missed" if low > bound else "undecided"
     return "met" if low >= bound else "missed" if high < bound else "undecided"
+
+
+def disturbed(of_limit):
+    """Whether something else took the machine while a limit of it was timed: nothing is much faster
+    than its limit. `of_limit` has the limit's time over the row's, round for round; no verdict is
+    taken from it where the limit took more than a third longer than the row."""
+    return statistics.median(of_limit) > LIMIT_DISTURBED
 
 
 def summary(values):

@@ -17,7 +17,7 @@ import time
 
 import history
 from orchestrate import HERE, Failure, Program, machine, number
-from stats import PAIRS_FOR_A_VERDICT, interval, summary
+from stats import PAIRS_FOR_A_VERDICT, disturbed, interval, summary
 
 MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
 # Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
@@ -188,7 +188,10 @@ def judge(line, notes):
     if limit_us:
         limit = max(limit_us, key=limit_us.get)
         of_limit = [limit_us[limit] / o for o in ours]
-        line.update(limit=limit.split(":")[1], limit_us=limit_us[limit], of_limit=summary(of_limit))
+        line.update(limit=limit.split(":")[1], limit_us=limit_us[limit], of_limit=summary(of_limit),
+                    disturbed=disturbed(of_limit))
+        if line["disturbed"]:
+            of_limit = []
     if row in GOALS:
         must, stretch = GOALS[row]
         line["note"] = "; ".join([f"must ≥ {must} ×, stretch ≥ {stretch} ×", *notes])
@@ -219,7 +222,10 @@ HEADER = ["row", "arguments", "ours µs", "JAX ×", "torch ×", "better peer × 
 def cells(line, about):
     span = lambda s: f"{number(s['median'])} [{number(s['low'])}, {number(s['high'])}]"  # noqa: E731
     ratios = line.get("ratios", {})
-    limit = f"{number(line['of_limit']['median'])} {line['limit']}" if "of_limit" in line else ""
+    limit = ""
+    if "of_limit" in line:
+        limit = ("disturbed" if line.get("disturbed") else
+                 f"{number(line['of_limit']['median'])} {line['limit']}")
     args = line.get("args", "") + (f" on {line['mesh']}" if line.get("mesh") else "")
     return [line["row"], args, number(line.get("ours_us")), number(ratios.get("jax")),
             number(ratios.get("torch")), span(line["ratio"]) if "ratio" in line else "", limit,
