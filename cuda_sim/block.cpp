@@ -46,6 +46,7 @@ struct Thread {
   bool predicate = false;
   std::uint64_t value = 0;
   std::uint64_t result = 0;
+  bool synchronized = false;  // with the kernels before this one
 };
 
 class Block {
@@ -56,6 +57,7 @@ class Block {
   unsigned lanes_of_this_warp() const;
   std::string thread() const;  // the running thread, as text
   unsigned char* dynamic_shared() { return shared_; }
+  void synchronize() { threads_[current_].synchronized = true; }
   [[noreturn]] void fail(const char* what, cudaError_t error);  // fails the launch because of the
                                                                 // running thread
 
@@ -81,6 +83,7 @@ class Block {
   unsigned waiting_ = 0;
   bool backwards_ = false;
   bool failed_ = false;
+  bool dependent_ = false;
   cudaError_t error_ = cudaSuccess;
   std::string why_;
   int current_ = 0;
@@ -127,6 +130,9 @@ void Block::run_threads() {
     const int thread = static_cast<int>(thread_at(next_++));
     place(thread);
     type_->invoke(function_, args_);
+    if (dependent_ && !threads_[current_].synchronized)
+      fail(" ended without cudaGridDependencySynchronize, in a dependent launch",
+           cudaErrorLaunchFailure);
     threads_[current_].wait = Wait::ended;
   }
   free_.push_back(own);
@@ -245,7 +251,10 @@ std::string Block::who_waits() const {
 bool Block::run_block() {
   next_ = 0;
   waiting_ = 0;
-  for (Thread& t : threads_) t.wait = Wait::none;
+  for (Thread& t : threads_) {
+    t.wait = Wait::none;
+    t.synchronized = false;
+  }
   while (next_ < n_ && !failed_) {
     fiber_ = take_fiber();
     fiber_->start(&enter, this);
@@ -284,6 +293,7 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
   type_ = &type;
   args_ = args;
   failed_ = false;
+  dependent_ = shape.dependent;
   error_ = cudaErrorLaunchFailure;
   blockDim = shape.block;
   gridDim = shape.grid;
@@ -347,6 +357,7 @@ void* dynamic_shared() { return block().dynamic_shared(); }
 
 unsigned active_lanes() { return block().lanes_of_this_warp(); }
 
+void grid_dependency() { block().synchronize(); }
 void trap() { block().fail(" trapped", cudaErrorLaunchFailure); }
 
 }  // namespace shmap_sim

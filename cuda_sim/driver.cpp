@@ -183,6 +183,30 @@ static CUresult sim_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsig
   });
 }
 
+static CUresult sim_cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** params,
+                                     void** extra) {
+  return driver_api("cuLaunchKernelEx", 0, [&](Runtime& r, Lock& lock) {
+    if (!is_function(f)) return cudaErrorInvalidResourceHandle;
+    if (config == nullptr || extra != nullptr) return cudaErrorInvalidValue;
+    const CUlaunchConfig& c = *config;
+    std::vector<cudaLaunchAttribute> attributes(c.numAttrs);
+    for (unsigned i = 0; i < c.numAttrs; ++i) {
+      if (c.attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        return cudaErrorNotSupported;
+      attributes[i].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[i].val.programmaticStreamSerializationAllowed =
+          c.attrs[i].value.programmaticStreamSerializationAllowed;
+    }
+    const cudaLaunchConfig_t same{dim3(c.gridDimX, c.gridDimY, c.gridDimZ),
+                                  dim3(c.blockDimX, c.blockDimY, c.blockDimZ),
+                                  c.sharedMemBytes,
+                                  c.hStream,
+                                  attributes.data(),
+                                  c.numAttrs};
+    return enqueue_kernel(r, lock, same, f->entry.function, f->entry.type, params, f->name.c_str());
+  });
+}
+
 static CUresult sim_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   return driver_api("cuFuncGetAttribute", 0, [&](Runtime&, Lock&) {
     if (!is_function(hfunc)) return cudaErrorInvalidResourceHandle;
@@ -244,6 +268,7 @@ cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr, unsigned
         SHMAP_SIM_ENTRY(cuModuleGetFunction),
         SHMAP_SIM_ENTRY(cuModuleUnload),
         SHMAP_SIM_ENTRY(cuLaunchKernel),
+        SHMAP_SIM_ENTRY(cuLaunchKernelEx),
         SHMAP_SIM_ENTRY(cuFuncGetAttribute),
         SHMAP_SIM_ENTRY(cuFuncSetAttribute),
         SHMAP_SIM_ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor),

@@ -30,6 +30,15 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config) {
   return cudaSuccess;
 }
 
+bool is_dependent(const cudaLaunchConfig_t& config) {
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      return attribute.val.programmaticStreamSerializationAllowed != 0;
+  }
+  return false;
+}
+
 // The parameters of a launch, copied as a driver copies them.
 struct Parameters {
   std::vector<unsigned char> bytes;
@@ -93,18 +102,20 @@ cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& con
   work.device = stream->device;
   work.name = name != nullptr ? name : name_of_function(function);
   work.function = function;
-  if (r.logging) r.calls.back() += " " + work.name;
+  const bool dependent = is_dependent(config);
+  if (r.logging) r.calls.back() += " " + work.name + (dependent ? " dependent" : "");
   auto parameters = std::make_shared<const Parameters>(copy_parameters(r, *type, args, work.name));
   const dim3 grid = config.gridDim;
   const dim3 block = config.blockDim;
   work.run = [name = work.name, function, type, parameters, grid, block, order = r.draw(),
-              shared = config.dynamicSmemBytes] {
+              shared = config.dynamicSmemBytes, dependent] {
     if (parameters->host_address) return cudaErrorIllegalAddress;
     std::vector<void*> addresses;
     for (const std::size_t offset : parameters->offsets) {
       addresses.push_back(const_cast<unsigned char*>(parameters->bytes.data()) + offset);
     }
-    return run_kernel(name, function, *type, {grid, block, order, shared}, addresses.data());
+    return run_kernel(name, function, *type, {grid, block, order, shared, dependent},
+                      addresses.data());
   };
   const cudaError_t error = submit(r, *stream, std::move(work));
   drain_if_full(r, lock);

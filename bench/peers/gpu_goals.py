@@ -29,7 +29,7 @@ def gpu_comparisons():
 
     def product(size, stretch):
         name = product_name(*size)
-        ours = ("gpu_matmul", name)
+        ours = ("gpu_matmul_alone", name)
         compare(name, "cuBLASLt, best of 24", [("floor", name)], 0.98, ours=ours)
         compare(name, "torch", [("torch", name)], 1, stretch, ours)
 
@@ -78,9 +78,9 @@ def gpu_comparisons():
 
     # Over eight virtual devices, and on one device, as the peers run it.
     for row in ("transformer", "transformer_grad"):
-        for name in (row, f"{row}_on_one"):
-            compare(name, "JAX jit", [("jax", row)], 1, 1.3)
-            compare(name, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3)
+        for name, program in ((row, "gpu"), (f"{row}_on_one", "gpu_alone")):
+            compare(name, "JAX jit", [("jax", row)], 1, 1.3, (program, name))
+            compare(name, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3, (program, name))
     for size in ODD:
         product(size, 1.03)
     for n in MATRIX_ROWS[1:]:

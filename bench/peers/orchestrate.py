@@ -219,7 +219,9 @@ def programs(options):
 
 def gpu_programs(options):
     bin_ = pathlib.Path(options.build) / "bin"
-    one, spaces = {"SHMAP_DEVICES": "cuda:0x8"}, {"SHMAP_DEVICES": "cuda:0x8/8"}
+    # With one device the algorithms of products are chosen for a GPU that does nothing beside them.
+    alone, one = {"SHMAP_DEVICES": "cuda:0"}, {"SHMAP_DEVICES": "cuda:0x8"}
+    spaces = {"SHMAP_DEVICES": "cuda:0x8/8"}
     python = lambda path, script: [path, str(HERE / script)] if path else None  # noqa: E731
     # Our programs' library path would replace libraries that the peers bring.
     peers = {}
@@ -227,7 +229,9 @@ def gpu_programs(options):
         peers["LD_LIBRARY_PATH"] = os.environ["PEER_LD_LIBRARY_PATH"]
     out = [
         Program("gpu", [str(bin_ / "gpu_bench"), "--serve"], one, fresh=True),
+        Program("gpu_alone", [str(bin_ / "gpu_bench"), "--serve"], alone, fresh=True),
         Program("gpu_matmul", [str(bin_ / "gpu_matmul_bench"), "--serve"], one, fresh=True),
+        Program("gpu_matmul_alone", [str(bin_ / "gpu_matmul_bench"), "--serve"], alone, fresh=True),
         Program("gpu_matmul_spaces", [str(bin_ / "gpu_matmul_bench"), "--serve"], spaces, fresh=True),
         Program("gpu_matmul_staged", [str(bin_ / "gpu_matmul_bench"), "--serve"],
                 {**spaces, "SHMAP_LINK": "staged"}, fresh=True),

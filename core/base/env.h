@@ -31,6 +31,8 @@ enum class Var : std::uint8_t {
   link,
   tf32,
   time_gemms,
+  small_products,
+  dependent_launch,
   attention,
   attention_kernel,
   fuse_products,

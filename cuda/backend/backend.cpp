@@ -25,6 +25,14 @@ constexpr int kReservedPercent = 8;
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
+// Dependent launches came with Hopper.
+bool launches_dependently_on(int gpu) {
+  int major = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu),
+        "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
 std::int64_t free_memory(int gpu) {
   const GpuScope scope(gpu);
   std::size_t free = 0, total = 0;
@@ -43,6 +51,8 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
   const std::vector<int> gpus = chosen_gpus(spec, present_gpus());
   health_ = make_ref<Health>(unfinished, this);
   enable_peer_access(gpus);
+  dependent_launches_ =
+      env::flag(env::Var::dependent_launch) && std::ranges::all_of(gpus, launches_dependently_on);
   make_spaces(spec, gpus, first_id, memory_limit);
   int least = 0, greatest = 0;  // greater priorities are smaller numbers
   {
@@ -51,6 +61,7 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
   }
   const int count = spec.count > 0 ? spec.count : static_cast<int>(gpus.size());
   const int per_space = count / static_cast<int>(spaces_.size());
+  for (int gpu : gpus) share_gpu(gpu, count / static_cast<int>(gpus.size()));
   for (int gpu : gpus) events_.emplace(gpu, make_ref<EventPool>(gpu));
   devices_.reserve(static_cast<std::size_t>(count));
   for (int d = 0; d < count; ++d) {
@@ -175,7 +186,9 @@ bool CudaBackend::graph_of_each_gpu() {
 void CudaBackend::begin_capture() {
   detail::check_begins_capture();
   health_->check("begin_capture");
-  CapturedResources* const capture = new Capture(*this, graph_of_each_gpu());
+  const bool each_gpu = graph_of_each_gpu(), one_gpu = events_.size() == 1;
+  CapturedResources* const capture =
+      new Capture(*this, each_gpu, dependent_launches_ && (each_gpu || one_gpu));
   detail::thread_state.capture = capture;
 }
 

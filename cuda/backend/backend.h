@@ -102,6 +102,7 @@ class CudaBackend final : public Backend {
   std::vector<int> gpu_of_;  // by device index
   std::mutex graphs_mutex_;  // guards the members below
   GraphsOf graphs_of_;
+  bool dependent_launches_ = false;                              // where a graph has one GPU
   std::map<int, std::unique_ptr<LaunchThread>> launch_threads_;  // by GPU
   bool stopped_ = false;
 };

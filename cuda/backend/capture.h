@@ -68,9 +68,11 @@ class Capture : public CapturedResources {
     std::unique_ptr<Recording> recording;
   };
 
-  // graph_of_each_gpu: see RecordedAt.
-  Capture(CudaBackend& backend, bool graph_of_each_gpu) noexcept
-      : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
+  // graph_of_each_gpu: see RecordedAt. dependent_launches: see CapturedResources.
+  Capture(CudaBackend& backend, bool graph_of_each_gpu, bool dependent_launches) noexcept
+      : CapturedResources(dependent_launches),
+        backend_(&backend),
+        graph_of_each_gpu_(graph_of_each_gpu) {}
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture();  // abandons an unfinished recording

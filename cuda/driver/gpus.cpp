@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -38,6 +39,15 @@ PeerAccess& peers() {
   return *access;
 }
 
+struct Sharing {
+  std::mutex mutex;
+  std::map<int, int> devices;  // of each GPU
+};
+Sharing& sharing() {
+  static auto* const all = new Sharing;
+  return *all;
+}
+
 // True if this process has a context on the GPU, or if the driver does not say. (A CUdevice is the
 // GPU's number.)
 bool has_context(int gpu) noexcept {
@@ -51,6 +61,17 @@ bool has_context(int gpu) noexcept {
 thread_local bool has_gpu = false;  // a GpuScope has given this thread a context
 
 }  // namespace
+
+void share_gpu(int gpu, int devices) {
+  std::lock_guard lock(sharing().mutex);
+  sharing().devices[gpu] = devices;
+}
+
+int devices_sharing(int gpu) {
+  std::lock_guard lock(sharing().mutex);
+  const auto known = sharing().devices.find(gpu);
+  return known == sharing().devices.end() ? 1 : known->second;
+}
 
 GpuCount count_gpus() {
   GpuCount found;

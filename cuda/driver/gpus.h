@@ -35,6 +35,11 @@ void enable_peer_access(std::span<const int> gpus);
 // Whether enable_peer_access() has let `gpu` access the memory of `other`.
 bool reaches(int gpu, int other);
 
+// How many devices of the process's backend a GPU has, virtual devices being several: 1 unless it
+// was told otherwise. Any thread.
+void share_gpu(int gpu, int devices);
+int devices_sharing(int gpu);
+
 // The GPU of an address of device memory. Any thread; creates no context. Throws DeviceError.
 int gpu_of(const void* device_memory);
 

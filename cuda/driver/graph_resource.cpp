@@ -4,10 +4,19 @@
 
 namespace shmap::cuda {
 
+CapturedResources* CapturedResources::of_thread() noexcept {
+  return static_cast<CapturedResources*>(detail::thread_state.capture);
+}
+
+bool launches_dependently() noexcept {
+  const CapturedResources* const capture = CapturedResources::of_thread();
+  return capture != nullptr && capture->allows_dependent_launches();
+}
+
 bool keep_with_graph(Ref<GraphResource> object) {
-  void* const capture = detail::thread_state.capture;
+  CapturedResources* const capture = CapturedResources::of_thread();
   if (capture == nullptr) return false;
-  static_cast<CapturedResources*>(capture)->keep(std::move(object));
+  capture->keep(std::move(object));
   return true;
 }
 

@@ -23,12 +23,28 @@ class GraphResource : public RefCounted {
 // of kernels know. While a thread captures, detail::thread_state.capture points to it.
 class CapturedResources {
  public:
+  // That of this thread's open capture; null where the thread captures no graph.
+  static CapturedResources* of_thread() noexcept;
+
+  // See launches_dependently().
+  bool allows_dependent_launches() const noexcept { return dependent_launches_; }
   void keep(Ref<GraphResource> object) { kept_.push_back(std::move(object)); }
   std::vector<Ref<GraphResource>>& kept() noexcept { return kept_; }
 
+ protected:
+  explicit CapturedResources(bool dependent_launches) noexcept
+      : dependent_launches_(dependent_launches) {}
+
  private:
+  const bool dependent_launches_;
   std::vector<Ref<GraphResource>> kept_;
 };
+
+// True where a kernel that this thread enqueues now may begin while the kernel before it still runs
+// (cuda/kernels/embedded/dependent_launch.h): in a capture of work for one GPU, if
+// SHMAP_DEPENDENT_LAUNCH is on. Edges between kernels of several GPUs, and eager launches, stay as
+// usual.
+bool launches_dependently() noexcept;
 
 // Keeps `object` alive as long as the graph that this thread captures. False where the thread
 // captures no graph: the work that the caller enqueues then runs once.

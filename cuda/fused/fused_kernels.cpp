@@ -125,7 +125,7 @@ void run_fused(const KernelCall& call) {
   }
   for (void* out : call.out) *word++ = reinterpret_cast<std::uintptr_t>(out);
   launch_loaded(variant.kernel(), std::min(source.blocks, kMostBlocks), source.threads, args.data(),
-                call.native);
+                true, call.native);
 }
 
 }  // namespace

@@ -203,6 +203,7 @@ class Writer {
   void open_kernel() {
     open("extern \"C\" __global__ void __launch_bounds__(" + number(made_.threads) + ") " +
          kFusedKernel + "(const Args args)");
+    line("after_predecessor();");
   }
 
   // Defines a value that all elements of a scope share, or that one element has. `element`, for a

@@ -11,6 +11,7 @@
 #include "cuda/driver/driver_function.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
+#include "cuda/driver/graph_resource.h"
 #include "cuda/fused/kernel_image.h"
 #include "shmap/error.h"
 
@@ -21,7 +22,7 @@ namespace {
 struct DriverApi {
   decltype(&cuModuleLoadData) load_data;
   decltype(&cuModuleGetFunction) get_function;
-  decltype(&cuLaunchKernel) launch_kernel;
+  decltype(&cuLaunchKernelEx) launch_kernel;
   CUresult (*func_load)(CUfunction);  // null before 12.4
 };
 
@@ -38,7 +39,7 @@ const DriverApi& driver() {
     DriverApi made{};
     find("cuModuleLoadData", made.load_data);
     find("cuModuleGetFunction", made.get_function);
-    find("cuLaunchKernel", made.launch_kernel);
+    find("cuLaunchKernelEx", made.launch_kernel);
     made.func_load = driver_function<CUresult(CUfunction)>("cuFuncLoad");
     return made;
   }();
@@ -108,13 +109,24 @@ LoadedKernel loaded_kernel(const std::string& source, const char* name) {
 }
 
 void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
-                   void* native_stream) {
+                   bool waits, void* native_stream) {
   void* parameters[] = {const_cast<void*>(args)};
-  check_driver(
-      driver().launch_kernel(static_cast<CUfunction>(kernel.function),
-                             static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1,
-                             1, 0, static_cast<CUstream>(native_stream), parameters, nullptr),
-      "cuLaunchKernel of a fused kernel");
+  CUlaunchConfig config = {};
+  config.gridDimX = static_cast<unsigned>(blocks);
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = static_cast<unsigned>(threads);
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = static_cast<CUstream>(native_stream);
+  CUlaunchAttribute dependent = {};
+  if (waits && launches_dependently()) {
+    dependent.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    dependent.value.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &dependent;
+    config.numAttrs = 1;
+  }
+  check_driver(driver().launch_kernel(&config, static_cast<CUfunction>(kernel.function), parameters,
+                                      nullptr),
+               "cuLaunchKernelEx of a fused kernel");
 }
 
 }  // namespace shmap::cuda

@@ -24,8 +24,9 @@ struct LoadedKernel {
 LoadedKernel loaded_kernel(const std::string& source, const char* name);
 
 // Enqueues the kernel on a cudaStream_t of the current GPU. The kernel's only parameter is a struct
-// whose bytes are at `args`.
+// whose bytes are at `args`. waits: it begins with after_predecessor()
+// (cuda/kernels/embedded/dependent_launch.h), and so may be launched before its predecessor ends.
 void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
-                   void* native_stream);
+                   bool waits, void* native_stream);
 
 }  // namespace shmap::cuda

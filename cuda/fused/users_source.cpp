@@ -8,7 +8,7 @@ namespace {
 
 void launch(const std::string& source, const char* kernel, std::int64_t blocks, int threads,
             const void* args, void* stream) {
-  cuda::launch_loaded(cuda::loaded_kernel(source, kernel), blocks, threads, args, stream);
+  cuda::launch_loaded(cuda::loaded_kernel(source, kernel), blocks, threads, args, false, stream);
 }
 
 }  // namespace

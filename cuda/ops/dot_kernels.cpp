@@ -1,7 +1,7 @@
 // dot_general, product and product_into on CUDA: a batch of matrix products, by cuBLASLt or, for
-// integers and bools, by a kernel of this library. Operands are read in place. Operands in an order
-// that no matrix product can read, and literals, are first copied to scratch memory in a suitable
-// order, all batch items at once.
+// small ones, integers and bools, by kernels of this library. Operands are read in place. Operands
+// in an order that no matrix product can read, and literals, are first copied to scratch memory in
+// a suitable order, all batch items at once.
 #include <algorithm>
 
 #include "core/base/env.h"
@@ -11,6 +11,7 @@
 #include "cuda/kernels/elementwise/fill.h"
 #include "cuda/kernels/matmul/cublaslt_gemm.h"
 #include "cuda/kernels/matmul/int_gemm.h"
+#include "cuda/kernels/matmul/small_gemm.h"
 #include "cuda/kernels/move/copy.h"
 #include "cuda/ops/call_operand.h"
 
@@ -104,13 +105,19 @@ void multiply_floats(const Product& p, const KernelCall& call, const std::byte* 
   g.batch = p.groups.count;
   g.stride_a = p.groups.lhs_stride;
   g.stride_b = p.groups.rhs_stride;
+  cuda::LtGemm whole = g;
+  whole.batch = d.batch;
+  const bool small = env::flag(env::Var::small_products) && cuda::is_small(whole);
   const std::int64_t group = g.batch * itemsize(g.out);
   for (std::int64_t i = 0; i < p.groups.calls; ++i) {
     g.a = a + start(d.lhs, p.groups, i);
     g.b = b + start(d.rhs, p.groups, i);
     g.c = static_cast<std::byte*>(like.c) + i * group * g.stride_c;
     if (like.d) g.d = static_cast<const std::byte*>(like.d) + i * group * g.stride_d;
-    cuda::cublaslt_gemm(g, call.native);
+    if (small)
+      cuda::small_gemm(g, call.native);
+    else
+      cuda::cublaslt_gemm(g, call.native);
   }
 }
 

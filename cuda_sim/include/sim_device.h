@@ -8,6 +8,7 @@
 
 #include "vector_functions.h"
 
+#define SHMAP_SIM_DEVICE 1
 #define __global__
 #define __device__
 #define __host__
@@ -34,6 +35,7 @@ std::uint64_t shuffle(unsigned mask, std::uint64_t value, int source_lane);
 unsigned vote(unsigned mask, bool predicate);  // bit i: lane i's predicate; 0 outside of mask
 void sync_warp(unsigned mask);
 unsigned active_lanes();  // of this thread's warp: those that exist
+void grid_dependency();   // cudaGridDependencySynchronize of the running thread
 [[noreturn]] void trap();
 void* dynamic_shared();  // what extern __shared__ names; aligned to 1024 bytes
 }  // namespace shmap_sim
@@ -57,6 +59,7 @@ inline T shuffle_value(unsigned mask, T value, int source_lane) {
 }
 }  // namespace shmap_sim
 
+inline void cudaGridDependencySynchronize() { shmap_sim::grid_dependency(); }
 inline void __syncthreads() { shmap_sim::barrier(0, false); }
 inline int __syncthreads_count(int predicate) { return shmap_sim::barrier(1, predicate != 0); }
 inline int __syncthreads_or(int predicate) { return shmap_sim::barrier(1, predicate != 0) != 0; }

@@ -114,6 +114,7 @@ TEST_F(EnvTest, WhatChangesProgramsMustBeTheSameInAllProcesses) {
       "SHMAP_MPI_PATH",
       "SHMAP_CACHE_DIR",
       "SHMAP_TIME_GEMMS",
+      "SHMAP_DEPENDENT_LAUNCH",
       "SHMAP_ALONE",
       "SHMAP_SHARED_MEMORY"};  // agreed upon by the processes of a node
   std::set<std::string> same;

@@ -87,6 +87,14 @@ __global__ void missing_lane(int* x) {
 }
 
 // Reverses a block's part of x in dynamic shared memory, which it uses from index `from` on.
+__global__ void waits_first(int* x) {
+  cudaGridDependencySynchronize();
+  if (threadIdx.x == 0) *x = 1;
+}
+__global__ void half_wait(int* x) {
+  if (threadIdx.x < 32) cudaGridDependencySynchronize();
+  if (threadIdx.x == 0) *x = 2;
+}
 __global__ void reverse(int* x, int from) {
   int* const part = static_cast<int*>(shmap_sim::dynamic_shared()) + from;
   const unsigned t = threadIdx.x, n = blockDim.x;
@@ -179,6 +187,31 @@ TEST_F(CudaSim, DivergentBarriersAndMissingLanesLoseTheDevice) {
     CHECK_CUDA(cudaSetDevice(1));
     EXPECT_NE(new_array<int>(1), nullptr);  // the other one lives
   }
+}
+
+TEST_F(CudaSim, ADependentLaunchWantsEveryThreadToWaitForThePredecessor) {
+  cudaLaunchAttribute dependent = {};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  const auto launch = [&](void (*kernel)(int*), cudaStream_t stream, int* x) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(2);
+    config.blockDim = dim3(64);
+    config.stream = stream;
+    config.attrs = &dependent;
+    config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, x);
+  };
+  cudaStream_t stream = new_stream();
+  int* x = new_array<int>(1);
+  CHECK_CUDA(launch(waits_first, stream, x));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  dependent.val.programmaticStreamSerializationAllowed = 0;
+  CHECK_CUDA(launch(half_wait, stream, x));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  CHECK_CUDA(launch(half_wait, stream, x));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorLaunchFailure);
 }
 
 TEST_F(CudaSim, IllegalAccessesLoseTheDevice) {

@@ -89,6 +89,13 @@ SHMAP_SIM_KERNEL(sum_up)
     n = 0;
     EXPECT_EQ(launch(function, 0, 1, 1, 64, 1, 1, 0, stream, args, nullptr),
               CUDA_ERROR_INVALID_VALUE);
+    CUlaunchConfig config = {};
+    config.gridDimY = config.gridDimZ = 1;
+    config.blockDimX = 64;
+    config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    EXPECT_EQ(DRIVER(cuLaunchKernelEx)(&config, function, args, nullptr),
+              CUDA_ERROR_INVALID_VALUE);  // a grid of no blocks
   }
   ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
   ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0ULL), cudaSuccess);

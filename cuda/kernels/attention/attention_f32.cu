@@ -25,6 +25,7 @@ struct FloatTiles {
 template <int kDepth>
 __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
     attend(const SHMAP_CONSTANT AttentionCall call) {
+  after_predecessor();
   using Tiles = FloatTiles<kDepth>;
   constexpr int kOwnColumns = Tiles::kColumns / kLanes, kOwnGroups = kDepth / (4 * kLanes);
   SHMAP_DYNAMIC_SHARED(shared);

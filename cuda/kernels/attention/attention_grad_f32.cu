@@ -44,6 +44,7 @@ __device__ __forceinline__ void load_pair(AsyncCopies& copies, bool of_keys, flo
 template <int kDepth, GradOf kOf>
 __global__ void __launch_bounds__(FloatGradTiles<kDepth>::kThreads)
     attention_grad_rows(const SHMAP_CONSTANT AttentionGradCall call) {
+  after_predecessor();
   using Tiles = FloatGradTiles<kDepth>;
   constexpr bool kKeys = kOf == GradOf::keys;
   constexpr int kRows = Tiles::kRows, kOwnColumns = kRows / kLanes,

@@ -223,6 +223,7 @@ class GradRows {
 template <class T, int kDepth, GradOf kOf, GradSums kSums, bool kPlain>
 __global__ void __launch_bounds__(GradTiles<kDepth>::kThreads, kDepth > 128 ? 1 : 2)
     attention_grad_half_rows(const SHMAP_CONSTANT AttentionGradCall call) {
+  after_predecessor();
   using Tiles = GradTiles<kDepth>;
   constexpr bool kKeys = kOf == GradOf::keys;
   SHMAP_DYNAMIC_SHARED(shared);

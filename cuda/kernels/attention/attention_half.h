@@ -186,6 +186,7 @@ class HalfRows {
 template <class T, int kDepth, bool kPlain>
 __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
     attend_half(const SHMAP_CONSTANT AttentionCall call) {
+  after_predecessor();
   using Tiles = HalfTiles<kDepth>;
   SHMAP_DYNAMIC_SHARED(shared);
   const Attention& a = call.a;

@@ -9,6 +9,7 @@ namespace {
 
 template <class T>
 __global__ void join(const SHMAP_CONSTANT AttentionCall call) {
+  after_predecessor();
   const Attention& a = call.a;
   const std::int64_t items = a.outer * a.inner * a.shared * a.q_rows * a.v_depth;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;

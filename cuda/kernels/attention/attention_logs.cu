@@ -10,6 +10,7 @@ namespace {
 // If From, writes a.sums from `logs`; else writes `logs` from a.sums.
 template <bool From>
 __global__ void convert(const SHMAP_CONSTANT Attention a, float* logs) {
+  after_predecessor();
   const std::int64_t items = a.outer * a.inner * a.shared * a.q_rows;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < items;

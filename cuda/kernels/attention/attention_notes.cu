@@ -11,6 +11,7 @@ constexpr int kWarps = 4, kThreadsOfNotes = 32 * kWarps;
 // Out: the dtype of the result.
 template <class Out>
 __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
+  after_predecessor();
   const Attention& a = call.a;
   const AttentionOperand& c = call.cotangent;
   const std::int64_t head = blockIdx.x / call.masked_tiles, member = head % a.shared,

@@ -24,6 +24,7 @@ struct TangentTiles {
 template <class T, int kDepth>
 __global__ void __launch_bounds__(TangentTiles<kDepth>::kThreads)
     attention_tangent_rows(const SHMAP_CONSTANT AttentionTangent t) {
+  after_predecessor();
   using Tiles = TangentTiles<kDepth>;
   constexpr int kRows = Tiles::kRows, kOwnColumns = kRows / kLanes,
                 kOwnGroups = kDepth / (4 * kLanes);

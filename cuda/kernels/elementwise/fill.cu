@@ -17,6 +17,7 @@ struct same_op {
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
     iota_kernel(Index items, T* out, FastDiv<Index> inner, FastDiv<Index> n) {
+  after_predecessor();
   for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
        i += gridDim.x * Index{kThreads}) {
     Index row = inner.divide(i);

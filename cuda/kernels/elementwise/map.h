@@ -70,6 +70,7 @@ __device__ __forceinline__ Items<Out, count> map_items(const Items<In, count>&..
 template <class Op, int count, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     map_kernel(std::int64_t n, bool packed, Out* out, Source<In>... given) {
+  after_predecessor();
   const auto run = [&](const Source<In>&... in) {
     const std::int64_t step = std::int64_t{gridDim.x} * kThreads * count;
     for (std::int64_t at = (std::int64_t{blockIdx.x} * kThreads + threadIdx.x) * count; at < n;

@@ -1,6 +1,7 @@
 // Functions that the source text of fused programs' kernels calls (cuda/fused/fused_source.h).
 // Compiled as text at run time: includes only other headers of this folder.
 #pragma once
+#include "cuda/kernels/embedded/dependent_launch.h"
 #include "cuda/kernels/embedded/reduction.h"
 #include "cuda/kernels/embedded/scalar.h"
 #include "cuda/kernels/embedded/warp.h"

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kThreads)
     take_units(const SHMAP_CONSTANT GatherUnits g,
                const SHMAP_CONSTANT GatherDivisors<Index> divisors, const Unit* operand, Unit fill,
                Unit* out) {
+  after_predecessor();
   const Index step = static_cast<Index>(gridDim.x) * blockDim.x;
   const Index units = static_cast<Index>(g.units);
   for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < units; i += step) {

@@ -90,6 +90,7 @@ template <class Key>
 __global__ void __launch_bounds__(kThreads)
     place_entries(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT SliceStarts starts,
                   Key nowhere, Key* keys, std::uint32_t* order) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        e < entries.count; e += step) {
@@ -126,6 +127,7 @@ __global__ void __launch_bounds__(kThreads)
     combine_entries(const SHMAP_CONSTANT ScatterDims entries,
                     const SHMAP_CONSTANT ScatterDims items, Key nowhere, const Key* keys,
                     const std::uint32_t* order, const T* updates, T literal, T* operand) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t n = entries.count * items.count;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
@@ -151,6 +153,7 @@ __global__ void __launch_bounds__(kThreads)
     add_words(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT ScatterDims items,
               const SHMAP_CONSTANT SliceStarts starts, const Word* updates, Word literal,
               Word* operand) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t n = entries.count * items.count;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;

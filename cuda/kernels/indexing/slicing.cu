@@ -43,6 +43,7 @@ template <class Unit, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_box(const SHMAP_CONSTANT Box box, const SHMAP_CONSTANT BoxDivisors<Index> divisors,
              const Unit* in, Unit* out) {
+  after_predecessor();
   std::int64_t moved = 0;
   for (std::int64_t s = 0; s < box.starts; ++s) {
     const Box::Start& start = box.start[s];

@@ -28,7 +28,7 @@ void launch_with_shared(const char* name, void (*kernel)(Params...), dim3 grid, 
     config.blockDim = block;
     config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
     config.stream = static_cast<cudaStream_t>(native_stream);
-    status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+    status = launch_kernel(config, kernel, std::forward<Args>(args)...);
   }
   if (status != cudaSuccess) throw_launch_error(name, static_cast<int>(status));
 }

@@ -3,6 +3,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <utility>
+
+#include "cuda/driver/graph_resource.h"
+#include "cuda/kernels/embedded/dependent_launch.h"
 
 // SHMAP_UNROLL, before a loop of a known number of iterations: unrolls it. SHMAP_CONSTANT, before a
 // kernel's parameter: keeps it in constant memory even if it is indexed.
@@ -59,6 +63,32 @@ void with_index(std::int64_t n, F&& f) {
     f(std::int64_t{});
 }
 
+// Whether this source's kernels wait for their predecessors: compiled for GPUs before sm_90, the
+// wait is empty.
+#if defined(__CUDA_ARCH_LIST__)
+inline constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+inline constexpr bool kKernelsWait = [] {
+  for (const int architecture : kArchitectures)
+    if (architecture < 900) return false;
+  return true;
+}();
+#else
+inline constexpr bool kKernelsWait = true;
+#endif
+
+// Enqueues kernel(args...) with this configuration, as a dependent launch where that is allowed.
+template <class... Params, class... Args>
+cudaError_t launch_kernel(cudaLaunchConfig_t config, void (*kernel)(Params...), Args&&... args) {
+  cudaLaunchAttribute dependent = {};
+  if (kKernelsWait && launches_dependently()) {
+    dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    dependent.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &dependent;
+    config.numAttrs = 1;
+  }
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+}
+
 // Enqueues kernel(args...) on `native_stream`, a cudaStream_t. `name` is for the error's text.
 template <class... Params, class... Args>
 void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, void* native_stream,
@@ -67,7 +97,7 @@ void launch(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block, 
   config.gridDim = grid;
   config.blockDim = block;
   config.stream = static_cast<cudaStream_t>(native_stream);
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  const cudaError_t status = launch_kernel(config, kernel, std::forward<Args>(args)...);
   if (status != cudaSuccess) throw_launch_error(name, static_cast<int>(status));
 }
 

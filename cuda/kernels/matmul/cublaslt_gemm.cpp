@@ -20,6 +20,7 @@
 #include "cuda/driver/gpus.h"
 #include "cuda/kernels/matmul/padded_gemm.h"
 #include "cuda/kernels/matmul/product_tail.h"
+#include "cuda/kernels/matmul/shared_timer.h"
 #include "cuda/kernels/matmul/timed_choice.h"
 #include "cuda/kernels/matmul/workspaces.h"
 #include "cuda/libraries/cublaslt_api.h"
@@ -64,6 +65,7 @@ std::uint32_t alignment(const void* address) {
 
 struct GemmGpu {
   GpuKind kind;
+  int devices = 1;  // that share the GPU
   cublasLtHandle_t handle;
 };
 
@@ -126,7 +128,8 @@ std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
 
 std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
   std::string text = "product, cuBLASLt " + std::to_string(cublaslt().get_version()) + ", " +
-                     gpu.kind.name + ", workspace " + std::to_string(kWorkspaceBytes) + ":";
+                     gpu.kind.name + ", " + std::to_string(gpu.devices) + " devices, workspace " +
+                     std::to_string(kWorkspaceBytes) + ":";
   for (const std::int64_t part : key) text += " " + std::to_string(part);
   return text;
 }
@@ -360,7 +363,7 @@ class Gemms {
   const GemmGpu& gpu_at(int index) {
     const auto it = gpus_.find(index);
     if (it != gpus_.end()) return it->second;
-    GemmGpu gpu{kind_of(index), nullptr};
+    GemmGpu gpu{kind_of(index), devices_sharing(index), nullptr};
     check(cublaslt().create(&gpu.handle), "cublasLtCreate");
     return gpus_.emplace(index, gpu).first->second;
   }
@@ -389,12 +392,14 @@ class Gemms {
     if (is_capturing(stream)) return plan;
     const cublasLtMatmulHeuristicResult_t* best = nullptr;
     float least = 0;
+    SharedTimer timer(index, stream);
     for (const auto& candidate : candidates) {
       plan.take(candidate);
-      void* workspace = workspace_of(plan, index, stream);
-      const float time = time_of_run(
-          stream, [&] { return plan.run(g, gpu, workspace, stream) == CUBLAS_STATUS_SUCCESS; },
-          best != nullptr ? least : 0);
+      const float time = timer.time(
+          [&](cudaStream_t lane, void* workspace) {
+            return plan.run(g, gpu, workspace, lane) == CUBLAS_STATUS_SUCCESS;
+          },
+          plan.workspace_bytes(), best != nullptr ? least : 0);
       if (time < 0 || (best != nullptr && time > least * kWorthwhile)) continue;
       best = &candidate;
       least = time;

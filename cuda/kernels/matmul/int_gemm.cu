@@ -15,6 +15,7 @@ constexpr int kSide = kTile / kOwn;
 // bits.
 template <class T, class Sum, bool kLogical>
 __global__ void multiply(IntGemm g) {
+  after_predecessor();
   __shared__ T a_tile[kDepth][kTile + 1];
   __shared__ T b_tile[kDepth][kTile + 1];
   const int thread = static_cast<int>(threadIdx.x);

@@ -2,6 +2,7 @@
 
 #include "cuda/kernels/launch/dispatch.h"
 #include "cuda/kernels/launch/launch.h"
+#include "cuda/kernels/matmul/activated.h"
 
 namespace shmap::cuda {
 namespace {
@@ -15,15 +16,9 @@ struct Tail {
   unsigned char unused[7];  // so that all bytes of the parameter are initialised
 };
 
-SHMAP_FN float activated(float x, Activation function) {
-  if (function == Activation::relu) return scalar::max(x, 0.f);
-  if (function != Activation::gelu) return x;
-  const float inner = 0.79788456080286535588f * (x + 0.044715f * (x * x * x));
-  return 0.5f * x * (1.f + scalar::tanh(inner));
-}
-
 template <class T>
 __global__ void __launch_bounds__(kThreads) finish(const Tail<T> t) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < t.elements; i += step) {

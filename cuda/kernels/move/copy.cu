@@ -45,6 +45,7 @@ struct Walk {
 template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_items(Index items, const char* src, char* dst, const SHMAP_CONSTANT Walk<Index> dims) {
+  after_predecessor();
   for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
        i += gridDim.x * Index{kThreads}) {
     const char* from = src;
@@ -64,6 +65,7 @@ template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_items_of_boxes(Index items, const SHMAP_CONSTANT BoxAddresses boxes,
                         const SHMAP_CONSTANT Walk<Index> dims) {
+  after_predecessor();
   for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
        i += gridDim.x * Index{kThreads}) {
     const char* from = boxes.src[blockIdx.y];
@@ -89,6 +91,7 @@ template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_tiles(Index count, const char* src, char* dst, Tiles<Index> tiles,
                const SHMAP_CONSTANT Walk<Index> outer) {
+  after_predecessor();
   constexpr int kSide = kTile<Item>, kRows = kThreads / kSide;
   __shared__ Item tile[kSide][kSide + 1];  // one more column, so that neighbouring rows begin in
                                            // different banks
@@ -120,6 +123,7 @@ template <class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_tiles_of_pairs(Index count, const char* src, char* dst, Tiles<Index> tiles,
                         const SHMAP_CONSTANT Walk<Index> outer) {
+  after_predecessor();
   constexpr int kSide = kTile<std::uint16_t>, kWords = kSide / 2, kWarps = kThreads / kWords;
   __shared__ std::uint32_t words[kSide][kWords + 1];
   const int lane = static_cast<int>(threadIdx.x) % kWords;

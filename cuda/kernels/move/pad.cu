@@ -20,6 +20,7 @@ template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
     pad_kernel(Index items, const T* src, Source<T> given, T* dst,
                const SHMAP_CONSTANT PadDims<Index> dims) {
+  after_predecessor();
   const T value = with_value(given).value;
   for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
        i += gridDim.x * Index{kThreads}) {

@@ -32,6 +32,7 @@ template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(std::int64_t groups, T* out, Source<Key> given_key,
                 Source<std::int64_t> given_first, const SHMAP_CONSTANT Dims dims) {
+  after_predecessor();
   const Source<Key> key = with_value(given_key);
   const Source<std::int64_t> first = with_value(given_first);
   const bool one = key.kind != Operand::whole;
@@ -79,6 +80,7 @@ void run_fill(const RandomFill& f, void* stream) {
 __global__ void __launch_bounds__(kThreads)
     fold_in_kernel(std::int64_t n, Key* out, Source<Key> given_key,
                    Source<unsigned int> given_data) {
+  after_predecessor();
   const Source<Key> key = with_value(given_key);
   const Source<unsigned int> data = with_value(given_data);
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n;
@@ -90,6 +92,7 @@ __global__ void __launch_bounds__(kThreads)
     pairs_kernel(std::int64_t n, unsigned int* out0, unsigned int* out1,
                  Source<unsigned int> given_k0, Source<unsigned int> given_k1,
                  Source<unsigned int> given_x0, Source<unsigned int> given_x1) {
+  after_predecessor();
   const Source<unsigned int> k0 = with_value(given_k0), k1 = with_value(given_k1),
                              x0 = with_value(given_x0), x1 = with_value(given_x1);
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < n;

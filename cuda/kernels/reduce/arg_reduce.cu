@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(kThreads)
                      ReducedAs<In>* values, std::int64_t* indices,
                      const SHMAP_CONSTANT ReduceLayout layout, std::int64_t chunk, int width,
                      int depth, bool along) {
+  after_predecessor();
   using A = ReducedAs<In>;
   const int t = static_cast<int>(threadIdx.x);
   const int share = along ? t % depth : t / width;

@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
     combine_kernel(const SHMAP_CONSTANT Ranks<capacity> ranks, int n, int leaves,
                    const SHMAP_CONSTANT Pieces pieces, std::int64_t rows, std::int64_t length,
                    std::int64_t stride, bool packed) {
+  after_predecessor();
   using C = scalar::Compute<T>;
   T* const out = static_cast<T*>(pieces.at[blockIdx.y].out);
   const std::int64_t first = pieces.at[blockIdx.y].first;

@@ -58,6 +58,7 @@ template <class Op, class In, class Out>
 __global__ void __launch_bounds__(kThreads)
     reduce_rows(const In* in, Out* out, typename Op::template Acc<In>* partials, std::int64_t rows,
                 std::int64_t length, std::int64_t chunk, int depth) {
+  after_predecessor();
   using A = typename Op::template Acc<In>;
   constexpr int kItems = 16 / static_cast<int>(sizeof(In));
   struct alignas(16) Pack {
@@ -104,6 +105,7 @@ __global__ void __launch_bounds__(kThreads)
     reduce_tiles(const In* in, Out* out, typename Op::template Acc<In>* partials,
                  const SHMAP_CONSTANT ReduceLayout layout, std::int64_t chunk, int width, int depth,
                  bool along) {
+  after_predecessor();
   using A = typename Op::template Acc<In>;
   const int t = static_cast<int>(threadIdx.x);
   const int share = along ? t % depth : t / width;

@@ -29,6 +29,7 @@ SHMAP_FN T stored(A x) {
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_across(ScanPlan s, const T* in, T* out, A* totals, bool totals_only) {
+  after_predecessor();
   const std::int64_t n = s.lines * s.parts;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t job = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; job < n;
@@ -71,6 +72,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_along(ScanPlan s, const T* in, T* out, A* totals, bool totals_only) {
+  after_predecessor();
   constexpr int kItems = ScanPlan::kItems, kWarps = kThreads / kWarp;
   __shared__ A of_warp[kWarps];
   const int t = static_cast<int>(threadIdx.x), lane = t % kWarp, warp = t / kWarp;
@@ -135,6 +137,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Op, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_totals(A* totals, std::int64_t lines, std::int64_t parts) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t line = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        line < lines; line += step) {

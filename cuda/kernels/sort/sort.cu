@@ -27,6 +27,7 @@ struct Extents {
 template <class Bits>
 __global__ void make_keys(const Bits* in, KeyRule rule, bool first,
                           typename WideKey<Bits>::type* keys, std::uint32_t* places, Extents e) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; p < e.n;
        p += step) {
@@ -40,6 +41,7 @@ __global__ void make_keys(const Bits* in, KeyRule rule, bool first,
 // Writes results in the order of memory: neighbouring threads write neighbouring items.
 template <class Bits>
 __global__ void fetch_sorted(const Bits* in, Bits* out, const std::uint32_t* places, Extents e) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; p < e.n;
        p += step) {
@@ -136,6 +138,7 @@ constexpr int kAhead = 4;  // items that a thread loads before it uses the first
 template <class Bits>
 __global__ void top_k_short(const Bits* in, KeyRule rule, Bits* values, std::int32_t* indices,
                             int len, int k, int padded) {
+  after_predecessor();
   using Key = typename WideKey<Bits>::type;
   __shared__ Key key[kBlockLine];
   __shared__ std::uint32_t at[kBlockLine];
@@ -174,6 +177,7 @@ __device__ int count_before(bool flag, int* total) {
 template <class Bits>
 __global__ void top_k_long(const Bits* in, KeyRule rule, Bits* values, std::int32_t* indices,
                            std::int64_t len, int k, int padded) {
+  after_predecessor();
   using Key = typename WideKey<Bits>::type;
   __shared__ Key key[kBlockLine];
   __shared__ std::uint32_t at[kBlockLine];
@@ -250,6 +254,7 @@ template <class Bits>
 __global__ void make_descending_keys(const Bits* in, KeyRule rule,
                                      typename WideKey<Bits>::type* keys, std::uint32_t* places,
                                      std::int64_t len, std::int64_t n) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; p < n;
        p += step) {
@@ -262,6 +267,7 @@ template <class Bits>
 __global__ void fetch_first(const Bits* in, const std::uint32_t* places, Bits* values,
                             std::int32_t* indices, std::int64_t len, std::int64_t k,
                             std::int64_t n) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; p < n;
        p += step) {

@@ -12,6 +12,7 @@ constexpr std::int64_t kMostPairs = std::int64_t{1} << 32;
 
 template <class Key>
 __global__ void sort_short_lines(Key* keys, std::uint32_t* values, int len, int padded) {
+  after_predecessor();
   __shared__ Key key[kBlockLine];
   __shared__ std::uint32_t at[kBlockLine];
   keys += blockIdx.x * static_cast<std::int64_t>(len);
@@ -37,6 +38,7 @@ __global__ void sort_short_lines(Key* keys, std::uint32_t* values, int len, int 
 }
 
 __global__ void number_pairs(std::uint32_t* at, std::int64_t n) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += step)
@@ -44,6 +46,7 @@ __global__ void number_pairs(std::uint32_t* at, std::int64_t n) {
 }
 __global__ void number_lines(const std::uint32_t* at, std::uint32_t* line, std::int64_t n,
                              std::uint32_t len) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += step)
@@ -51,6 +54,7 @@ __global__ void number_lines(const std::uint32_t* at, std::uint32_t* line, std::
 }
 __global__ void permute_values(const std::uint32_t* values, const std::uint32_t* at,
                                std::uint32_t* out, std::int64_t n) {
+  after_predecessor();
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += step)

