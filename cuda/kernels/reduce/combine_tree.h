@@ -95,7 +95,7 @@ void run_combine(const CombineCall& call) {
   constexpr int count = std::min(16 / static_cast<int>(sizeof(T)), capacity <= 16 ? 16 : 4);
   constexpr int bytes = count * static_cast<int>(sizeof(T));
   static_assert(kMaxRanks < 512);
-  Ranks<capacity> ranks;
+  Ranks<capacity> ranks = {};
   bool packed = call.rows == 1 || (call.length % count == 0 && call.stride % count == 0);
   Pieces pieces = {};
   for (std::size_t p = 0; p < call.pieces.size(); ++p) {
@@ -106,7 +106,6 @@ void run_combine(const CombineCall& call) {
     ranks.at[r] = call.ranks[r];
     packed = packed && aligned_to<bytes>(call.ranks[r]);
   }
-  for (int r = call.n; r < capacity; ++r) ranks.at[r] = nullptr;
   int leaves = 1;
   while (2 * leaves <= call.n) leaves *= 2;
   const std::int64_t packs = (call.length + count - 1) / count;
