@@ -24,6 +24,8 @@ Array triangle(Operand x, std::int64_t k, bool lower, const char* what) {
   const Shape& dims = type.dims();
   const std::size_t rank = dims.size();
   const Shape matrix{dims[rank - 2], dims[rank - 1]};
+  k = std::clamp(k, -matrix[0],
+                 matrix[1]);  // no element lies farther out; row + k does not overflow
   const Array row = bind_iota(DType::i64, matrix, 0, x.source);
   const Array column = bind_iota(DType::i64, matrix, 1, x.source);
   const Array kept = lower ? column <= row + k : column >= row + k;
@@ -33,10 +35,10 @@ Array triangle(Operand x, std::int64_t k, bool lower, const char* what) {
 
 }  // namespace
 
-Array tril(Operand x, int k) { return triangle(std::move(x), k, true, "tril"); }
-Array triu(Operand x, int k) { return triangle(std::move(x), k, false, "triu"); }
+Array tril(Operand x, std::int64_t k) { return triangle(std::move(x), k, true, "tril"); }
+Array triu(Operand x, std::int64_t k) { return triangle(std::move(x), k, false, "triu"); }
 
-Array diagonal(Operand x, int k, int axis1, int axis2) {
+Array diagonal(Operand x, std::int64_t k, int axis1, int axis2) {
   const FunctionScope scope("diagonal", {&x.value}, x.source);
   const ShapedArray type = matrix_type(x, "diagonal");
   const SourceLine source = x.source;
@@ -55,19 +57,19 @@ Array diagonal(Operand x, int k, int axis1, int axis2) {
   order.push_back(column);
   const Array last = bind_transpose(std::move(x.value), order, source);
   const Shape shape = last.shape();
-  const std::int64_t down = std::max<std::int64_t>(0, -static_cast<std::int64_t>(k));
-  const std::int64_t right = std::max<std::int64_t>(0, k);
-  const std::int64_t n = std::max<std::int64_t>(
-      0, std::min(shape[shape.size() - 2] - down, shape[shape.size() - 1] - right));
+  const std::int64_t rows = shape[-2], columns = shape[-1];
+  k = std::clamp(k, -rows, columns);  // farther diagonals are empty as well
+  const std::int64_t down = std::max<std::int64_t>(0, -k), right = std::max<std::int64_t>(0, k);
+  const std::int64_t n = std::max<std::int64_t>(0, std::min(rows - down, columns - right));
   const Array at = bind_iota(DType::i64, {n}, 0, source);
   return last[{ellipsis, at + down, at + right}];
 }
 
-Array trace(Operand x, int k, int axis1, int axis2) {
+Array trace(Operand x, std::int64_t k, int axis1, int axis2) {
   return sum(diagonal(std::move(x), k, axis1, axis2), -1);
 }
 
-Array diag(Operand x, int k) {
+Array diag(Operand x, std::int64_t k) {
   const FunctionScope scope("diag", {&x.value}, x.source);
   const ShapedArray type = type_of(x, "diag");
   if (type.rank() == 2) return diagonal(std::move(x), k);
@@ -77,8 +79,12 @@ Array diag(Operand x, int k) {
                      "diagonals" +
                      at_line(x.source));
   }
-  const std::int64_t down = std::max<std::int64_t>(0, -static_cast<std::int64_t>(k));
-  const std::int64_t right = std::max<std::int64_t>(0, k);
+  constexpr std::int64_t kFarthest = std::int64_t{1} << 32;
+  if (k < -kFarthest || k > kFarthest) {
+    throw ValueError("diag: a matrix with k=" + std::to_string(k) +
+                     " has more than 2^63 - 1 elements" + at_line(x.source));
+  }
+  const std::int64_t down = std::max<std::int64_t>(0, -k), right = std::max<std::int64_t>(0, k);
   const std::int64_t n = type.size() + down + right;
   const Array at = bind_iota(DType::i64, type.dims(), 0, x.source);
   return zeros({n, n}, type.dtype(), x.source).at({at + down, at + right}).set(std::move(x));

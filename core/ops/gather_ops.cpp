@@ -311,7 +311,7 @@ Array take(Operand x, Operand indices, int axis) {
   return take_along(std::move(x), std::move(indices), dim);
 }
 
-Array one_hot(Operand x, int num_classes, DType dtype) {
+Array one_hot(Operand x, std::int64_t num_classes, DType dtype) {
   const FunctionScope scope("one_hot", {&x.value}, x.source);
   const ShapedArray type = type_of(x, "one_hot");
   if (num_classes < 0) {
@@ -319,9 +319,9 @@ Array one_hot(Operand x, int num_classes, DType dtype) {
                      ": 0 or more is wanted" + at_line(x.source));
   }
   // Narrow dtypes may not hold the number of every class.
-  const bool narrow = type.dtype() == DType::bool_ || itemsize(type.dtype()) < 4;
-  if (!is_floating(type.dtype()) && narrow)
-    x.value = convert(std::move(x.value), DType::i32, x.source);
+  const DType wide = num_classes > INT32_MAX ? DType::i64 : DType::i32;
+  const bool narrow = type.dtype() == DType::bool_ || itemsize(type.dtype()) < itemsize(wide);
+  if (!is_floating(type.dtype()) && narrow) x.value = convert(std::move(x.value), wide, x.source);
   const SourceLine source = x.source;
   Operand classes(bind_iota(x.value.dtype(), {num_classes}, 0, source), source.file, source.line);
   Operand value(as_vectors(x.value, source), source.file, source.line);

@@ -13,8 +13,8 @@ IndexTerms::IndexTerms(const ShapedArray& type, std::span<const Index> indices, 
   terms_.reserve(indices.size() + static_cast<std::size_t>(type_.rank()));
   int given = 0, ellipses = 0;
   for (const Index& index : indices) {
-    given += index.kind != Index::Kind::new_dim && index.kind != Index::Kind::ellipsis;
-    ellipses += index.kind == Index::Kind::ellipsis;
+    given += index.kind != Index::Kind::new_dim && index.kind != Index::Kind::other_dims;
+    ellipses += index.kind == Index::Kind::other_dims;
   }
   if (given > type_.rank()) {
     throw ValueError("an index of " + std::to_string(given) + " dims of an array of type " +
@@ -30,7 +30,7 @@ IndexTerms::IndexTerms(const ShapedArray& type, std::span<const Index> indices, 
     while (dims_ < until) terms_.push_back({Index::Kind::range, dims_++, 0, range(), {}});
   };
   for (const Index& index : indices) {
-    if (index.kind == Index::Kind::ellipsis)
+    if (index.kind == Index::Kind::other_dims)
       fill(dims_ + type_.rank() - given);
     else
       add(index);

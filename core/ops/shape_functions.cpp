@@ -212,7 +212,7 @@ Array tile(Operand x, Dims reps) {
                    [&] { return repeat_dims(std::move(same_rank), all, false, x.source); });
 }
 
-Array repeat(Operand x, int repeats, int axis) {
+Array repeat(Operand x, std::int64_t repeats, int axis) {
   const int dim = checked_dim(x, axis, "repeat");
   if (repeats < 0) {
     throw ValueError("repeat: repeats is " + std::to_string(repeats) + ": 0 or more is wanted" +

@@ -190,7 +190,7 @@ Array argsort(Operand x, int axis) {
   return std::move(bind_all(sort_p, in, params, x.source)[1]);
 }
 
-std::pair<Array, Array> top_k(Operand x, int k) {
+std::pair<Array, Array> top_k(Operand x, std::int64_t k) {
   const TopKParams params(sorted_dim(x, -1, "top_k"), k);
   Array in[1] = {std::move(x.value)};
   std::vector<Array> out = bind_all(top_k_p, in, params, x.source);

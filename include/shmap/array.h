@@ -232,7 +232,7 @@ inline constexpr ellipsis_t ellipsis;
 // One entry of x[…]: an int, an integer array, a range, none (inserts a new dim), or ellipsis.
 class Index {
  public:
-  enum class Kind { integer, array, range, new_dim, ellipsis };
+  enum class Kind { integer, array, range, new_dim, other_dims };
   template <std::integral T>
   Index(T i, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : kind(Kind::integer), integer(static_cast<std::int64_t>(i)), source{file, line} {}
@@ -243,7 +243,7 @@ class Index {
   Index(none_t, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : kind(Kind::new_dim), source{file, line} {}
   Index(ellipsis_t, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-      : kind(Kind::ellipsis), source{file, line} {}
+      : kind(Kind::other_dims), source{file, line} {}
   Kind kind;
   std::int64_t integer = 0;
   Range slice;

@@ -179,8 +179,8 @@ Array stack(const std::vector<Array>& arrays, int axis = 0,
 std::vector<Array> split(Operand x, Dims indices_or_sections, int axis = 0);
 std::vector<Array> unstack(Operand x, int axis = 0);
 Array tile(Operand x, Dims reps);
-Array repeat(Operand x, int repeats, int axis);
-inline Array repeat(Operand x, int repeats) {  // of all elements in row-major order
+Array repeat(Operand x, std::int64_t repeats, int axis);
+inline Array repeat(Operand x, std::int64_t repeats) {  // of all elements in row-major order
   const SourceLine line = x.source;
   return repeat({reshape(std::move(x), {-1}), line.file, line.line}, repeats, 0);
 }
@@ -211,7 +211,8 @@ struct GatherDimensionNumbers {
 };
 Array gather(Operand x, Operand start_indices, GatherDimensionNumbers dimension_numbers,
              Shape slice_sizes);
-Array one_hot(Operand x, int num_classes, DType dtype = f32);  // the classes are a new last dim
+// The classes are a new last dim.
+Array one_hot(Operand x, std::int64_t num_classes, DType dtype = f32);
 Array flip(Operand x);
 Array flip(Operand x, Dims axis);
 Array roll(Operand x, Dims shift);
@@ -262,15 +263,16 @@ inline Array cumlogsumexp(Operand x) { return cumlogsumexp(std::move(x), 0); }
 Array sort(Operand x, int axis = -1);
 Array argsort(Operand x, int axis = -1);
 // The k largest elements along the last dim, in descending order, and their indices (i32).
-std::pair<Array, Array> top_k(Operand x, int k);
+std::pair<Array, Array> top_k(Operand x, std::int64_t k);
 
 // ---- diagonals of matrices; k counts diagonals above the main one (below it, where k is negative)
-Array tril(Operand x, int k = 0);  // of the last two dims: zeros above the k-th diagonal
-Array triu(Operand x, int k = 0);  // of the last two dims: zeros below the k-th diagonal
+Array tril(Operand x, std::int64_t k = 0);  // of the last two dims: zeros above the k-th diagonal
+Array triu(Operand x, std::int64_t k = 0);  // of the last two dims: zeros below the k-th diagonal
 // For a 1-D x, the matrix with x on its k-th diagonal; for a matrix x, the k-th diagonal of x.
-Array diag(Operand x, int k = 0);
-Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // along the result's last dim
-Array trace(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);     // the sum of that diagonal
+Array diag(Operand x, std::int64_t k = 0);
+// The k-th diagonal, along the result's last dim, and the sum of that diagonal.
+Array diagonal(Operand x, std::int64_t k = 0, int axis1 = 0, int axis2 = 1);
+Array trace(Operand x, std::int64_t k = 0, int axis1 = 0, int axis2 = 1);
 
 // ---- linear algebra; matrix products of bf16 and f16 accumulate in f32
 struct DotDimensionNumbers {

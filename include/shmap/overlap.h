@@ -53,7 +53,10 @@
 
 namespace shmap {
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // `none` is also the name of a value, in axes.h
 enum class Overlap : std::uint8_t { automatic, none, ring, two_rings };
+#pragma GCC diagnostic pop
 
 struct AllGatherEinsumOptions {
   int operand = 0;  // the operand that is gathered: 0 or 1

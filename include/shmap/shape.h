@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace shmap {
@@ -27,6 +28,9 @@ struct Extent {
 namespace detail {
 [[noreturn]] void throw_rank_limit(std::size_t rank);
 [[noreturn]] void throw_no_such_extent(std::int64_t index, std::size_t count);
+// An integer type, or an enumeration that converts to one.
+template <class T>
+concept Integer = std::integral<T> ||(std::is_enum_v<T>&& std::convertible_to<T, std::int64_t>);
 template <class T>
 constexpr void no_iterators_of_temporaries() {
   static_assert(!sizeof(T*),
@@ -157,13 +161,16 @@ std::int64_t checked_bytes(const Shape& shape, int itemsize);
 // a × b. ValueError naming `what` where the product does not fit into 63 bits.
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const char* what);
 
-// The dims that an operation works on: one int or a list. Dims is one class, in place of an
-// overload of each operation for an int and one for a list, so that {1} and {0, 1} are always
-// lists.
+// The dims that an operation works on, or an extent of each: one integer or a list. Dims is one
+// class, in place of an overload of each operation for an int and one for a list, so that {1} and
+// {0, 1} are always lists.
 class Dims : public IntList {
  public:
   constexpr Dims() = default;
-  constexpr Dims(int dim) { push_back(dim); }
+  template <detail::Integer T>
+  constexpr Dims(T dim) {
+    push_back(static_cast<std::int64_t>(dim));
+  }
   constexpr Dims(std::initializer_list<Extent> list) : list_(true) {
     for (const Extent& e : list) push_back(e.value);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "shmap/collectives.h"
@@ -47,6 +48,18 @@ TEST(Shape, IsKeptInAVariableForItsIterators) {
   const Shape shape = x.shape();
   EXPECT_EQ(std::vector<std::int64_t>(shape.begin(), shape.end()),
             (std::vector<std::int64_t>{4, 6}));
+}
+
+TEST(Dims, OfOneIntegerAreNotCut) {
+  enum { batch, features };
+  EXPECT_EQ(Dims(INT64_C(1) << 32)[0], INT64_C(1) << 32);
+  EXPECT_EQ(Dims(INT64_MIN)[0], INT64_MIN);
+  EXPECT_EQ(Dims(std::vector<int>(3).size())[0], 3);
+  EXPECT_EQ(Dims(features)[0], 1);
+  EXPECT_EQ(sum(zeros({2, 3}), batch).shape(), Shape({3}));
+  EXPECT_FALSE(Dims(1).is_list());
+  EXPECT_TRUE(Dims({1}).is_list());
+  static_assert(!std::is_convertible_v<double, Dims>);
 }
 
 TEST(AxisNames, ANullPointerIsAnError) {

@@ -5,7 +5,9 @@
 
 #include "core/ir/node.h"
 #include "shmap/counters.h"
+#include "shmap/eval_shape.h"
 #include "shmap/linalg.h"
+#include "shmap/make_jaxpr.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 #include "tests/support/error_text.h"
@@ -218,6 +220,55 @@ TEST(Errors, SayWhatIsWrongAndWhere) {
   expect_error<ValueError>([&] { bitcast(zeros({2, 3}, u8), u32); }, {"bitcast", "u8[2,3]", "4"});
   expect_error<TypeError>([&] { bitcast(zeros({2}, u8), bool_); }, {"bitcast", "bool"});
   expect_error<ValueError>([&] { reshape(Array(), {2}); }, {"reshape", "empty Array"});
+}
+
+// Extents and counts above 2^32, which an int would cut.
+TEST(LargeExtents, AreNotCut) {
+  constexpr std::int64_t kLarge = (INT64_C(1) << 32) + 2;
+  const auto shape_of = [](auto f, const Shape& shape) {
+    return eval_shape(f)(abstract_array(ShapedArray(shape, f32))).shape();
+  };
+  EXPECT_EQ(shape_of([](const Array& a) { return repeat(a, kLarge, 0); }, {3}),
+            Shape({3 * kLarge}));
+  EXPECT_EQ(shape_of([](const Array& a) { return repeat(a, kLarge); }, {1, 3}),
+            Shape({3 * kLarge}));
+  EXPECT_EQ(shape_of([](const Array& a) { return tile(a, kLarge); }, {3}), Shape({3 * kLarge}));
+  EXPECT_EQ(shape_of([](const Array& a) { return one_hot(a, kLarge); }, {3}), Shape({3, kLarge}));
+  EXPECT_EQ(shape_of([](const Array& a) { return slice(a, kLarge, 2 * kLarge); }, {3 * kLarge}),
+            Shape({kLarge}));
+  // Classes above 2^31 have numbers that i32 cannot hold.
+  const auto classes = [](std::int64_t n) {
+    return to_string(make_jaxpr([n](const Array& a) { return one_hot(a, n); })(zeros({3}, i32)));
+  };
+  EXPECT_NE(classes(kLarge).find("dtype=int64"), std::string::npos) << classes(kLarge);
+  EXPECT_EQ(classes(8).find("int64"), std::string::npos) << classes(8);
+
+  const Array x = reshape(arange(1, 7), {2, 3});
+  expect_error<ValueError>([&] { sum(x, kLarge); }, {"sum", "dim 4294967298"});
+  expect_error<ValueError>([&] { softmax(x, kLarge); }, {"softmax", "dim 4294967298"});
+  expect_error<ValueError>([&] { split(x, kLarge); }, {"split", "4294967298 sections"});
+  expect_error<ValueError>([&] { top_k(x, kLarge); }, {"top_k", "k=4294967298"});
+}
+
+TEST(LargeExtents, DiagonalsOutsideOfTheMatrixAreEmpty) {
+  const Array x = reshape(arange(1, 7), {2, 3}), none_of_x = zeros({2, 3});
+  for (const std::int64_t far : {INT64_C(3), INT64_C(1) << 32, INT64_MAX}) {
+    EXPECT_EQ(tril(x, far).to_vector<float>(), x.to_vector<float>()) << far;
+    EXPECT_EQ(triu(x, far).to_vector<float>(), none_of_x.to_vector<float>()) << far;
+    EXPECT_EQ(diagonal(x, far).shape(), Shape({0})) << far;
+    EXPECT_EQ(trace(x, far).item<float>(), 0) << far;
+  }
+  for (const std::int64_t far : {INT64_C(-2), -(INT64_C(1) << 32), INT64_MIN}) {
+    EXPECT_EQ(tril(x, far).to_vector<float>(), none_of_x.to_vector<float>()) << far;
+    EXPECT_EQ(triu(x, far).to_vector<float>(), x.to_vector<float>()) << far;
+    EXPECT_EQ(diagonal(x, far).shape(), Shape({0})) << far;
+    EXPECT_EQ(diag(x, far).shape(), Shape({0})) << far;
+  }
+  EXPECT_THAT(diagonal(x, 2).to_vector<float>(), ElementsAre(3));
+  EXPECT_THAT(diagonal(x, -1).to_vector<float>(), ElementsAre(4));
+  for (const std::int64_t far : {INT64_C(1) << 33, INT64_MIN, INT64_MAX})
+    expect_error<ValueError>([&] { diag(ones({2}), far); },
+                             {"diag", "more than 2^63 - 1 elements", "shape_ops_test.cpp"});
 }
 
 TEST(WeakTypes, PassThrough) {
