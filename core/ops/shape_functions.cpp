@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/contains.h"
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -70,10 +71,16 @@ Array repeat_dims(Array x, const IntList& reps, bool each, SourceLine source) {
   return bind_reshape(bind_broadcast(std::move(x), wide, to, source), result, source);
 }
 
+// The shift in [0, n) that has the same effect on n elements, as Python's shift % n.
+std::int64_t positive_shift(std::int64_t shift, std::int64_t n) {
+  const std::int64_t rest = shift % n;
+  return rest < 0 ? rest + n : rest;
+}
+
 Array roll_dim(Array x, int dim, std::int64_t shift, SourceLine source) {
-  const std::int64_t n = x.shape()[static_cast<std::size_t>(dim)];
-  if (n == 0 || shift % n == 0) return x;
-  const std::int64_t by = (shift % n + n) % n;
+  const std::int64_t n = x.shape()[dim];
+  const std::int64_t by = n == 0 ? 0 : positive_shift(shift, n);
+  if (by == 0) return x;
   Array pieces[] = {slice_dim(x, dim, n - by, n, source), slice_dim(x, dim, 0, n - by, source)};
   return bind_concatenate(pieces, dim, source);
 }
@@ -263,18 +270,24 @@ Array flip(Operand x, Dims axis) {
 
 Array roll(Operand x, Dims shift) {
   const Shape shape = type_of(x, "roll").dims();
+  const std::int64_t n = shape.num_elements();
+  // The sum of the shifts modulo n, no part of which overflows.
   std::int64_t all = 0;
-  for (std::int64_t s : shift) all += s;
-  Array flat = bind_reshape(std::move(x.value), {shape.num_elements()}, x.source);
+  for (const std::int64_t s : shift) {
+    if (n == 0) break;
+    const std::int64_t by = positive_shift(s, n);
+    all = all < n - by ? all + by : all - (n - by);
+  }
+  Array flat = bind_reshape(std::move(x.value), {n}, x.source);
   return bind_reshape(roll_dim(std::move(flat), 0, all, x.source), shape, x.source);
 }
 Array roll(Operand x, Dims shift, Dims axis) {
   type_of(x, "roll");
   const std::size_t n = std::max(shift.size(), axis.size());
   if ((shift.size() != n && shift.size() != 1) || (axis.size() != n && axis.size() != 1)) {
-    throw ValueError("roll: " + std::to_string(shift.size()) + " shifts for " +
-                     std::to_string(axis.size()) +
-                     " dims: as many are wanted, or one shift for all dims" + at_line(x.source));
+    throw ValueError("roll: " + counted(shift.size(), "shift") + " for " +
+                     counted(axis.size(), "dim") +
+                     ": as many are wanted, or one shift for all dims" + at_line(x.source));
   }
   for (std::size_t i = 0; i < n; ++i) {
     const int dim = checked_dim(x, axis[axis.size() == 1 ? 0 : i], "roll");

@@ -222,6 +222,30 @@ TEST(Errors, SayWhatIsWrongAndWhere) {
   expect_error<ValueError>([&] { reshape(Array(), {2}); }, {"reshape", "empty Array"});
 }
 
+// Shifts are taken modulo the extent, as numpy.roll takes them; also those whose sum passes 63
+// bits.
+TEST(Roll, TakesShiftsOfAnySize) {
+  const Array x = arange(7, i32);
+  const auto rolled = [&](Dims shift) { return roll(x, shift).to_vector<std::int32_t>(); };
+  // Python: -2**63 % 7 == 6, (2**63 - 1) % 7 == 0, (-2**63 - 2**63) % 7 == 5, 2**62 * 3 % 7 == 5
+  EXPECT_EQ(rolled(INT64_MIN), rolled(6));
+  EXPECT_EQ(rolled(INT64_MAX), rolled(0));
+  EXPECT_EQ(rolled({INT64_MIN, INT64_MIN}), rolled(5));
+  EXPECT_EQ(rolled({INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62}), rolled(5));
+  EXPECT_EQ(rolled(INT64_C(1) << 32), rolled(4));
+  const Array rows = reshape(x, {1, 7});
+  EXPECT_EQ(roll(rows, {INT64_MIN, INT64_MIN}, {1, 1}).to_vector<std::int32_t>(), rolled(5));
+  EXPECT_EQ(roll(rows, INT64_MIN, 1).to_vector<std::int32_t>(), rolled(6));
+  EXPECT_EQ(roll(zeros({0, 3}), {INT64_MIN, INT64_MIN}).shape(), Shape({0, 3}));
+  // More elements than half of 2^63 - 1: shift + extent would not fit either.
+  const ShapedArray large({INT64_C(3) << 61}, u8);
+  EXPECT_EQ(eval_shape([](const Array& a) {
+              return roll(a, {-1, INT64_MIN, INT64_MAX});
+            })(abstract_array(large))
+                .type(),
+            large);
+}
+
 // Extents and counts above 2^32, which an int would cut.
 TEST(LargeExtents, AreNotCut) {
   constexpr std::int64_t kLarge = (INT64_C(1) << 32) + 2;
