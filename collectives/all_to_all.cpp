@@ -5,6 +5,7 @@
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "collectives/sharding_rules.h"
+#include "core/base/counted.h"
 #include "core/ops/rules.h"
 
 namespace shmap {
@@ -113,8 +114,24 @@ void register_collectives_all_to_all() { register_primitive(all_to_all_p); }
 namespace detail {
 
 namespace {
+
+// pswapaxes is all_to_all along one dim, which has no {.tiled = true}: what it refuses, and why, is
+// said here in its name.
+void check_swapped(const ShapedArray& type, const AllToAllParams& p, SourceLine source) {
+  const std::int64_t extent = type.dims()[p.split_axis];
+  if (extent == p.ranks) return;
+  throw ValueError("pswapaxes: axis " + std::to_string(p.split_axis) + " of an operand of type " +
+                   to_string(type) + " has " + counted(extent, "element") +
+                   ", and one element is wanted for each of the " +
+                   describe_ranks(p.axes, p.ranks) + (p.groups.empty() ? "" : " of each group") +
+                   ": reshape the operand to that extent, or exchange parts of the dim with "
+                   "all_to_all and {.tiled = true}" +
+                   at_line(source));
+}
+
 Array exchange(const Array& x, const Axes& axes, int split_axis, int concat_axis,
-               const AllToAllOptions& options, const char* what, SourceLine source) {
+               const AllToAllOptions& options, bool swapped, SourceLine source) {
+  const char* what = swapped ? "pswapaxes" : "all_to_all";
   const AxesInScope scope(axes, what, source);
   const ShapedArray& type = checked_node(x, what, source).type;
   AllToAllParams p;
@@ -125,20 +142,20 @@ Array exchange(const Array& x, const Axes& axes, int split_axis, int concat_axis
   p.split_axis = dim_of(split_axis, type.rank(), what, source);
   // Both forms have results of the operand's rank.
   p.concat_axis = dim_of(concat_axis, type.rank(), what, source);
+  if (swapped) check_swapped(type, p, source);
   return bind(all_to_all_p, cast_to_varying(x, axes, scope, what, source), p, source);
 }
 }  // namespace
 
 Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int concat_axis,
                       const AllToAllOptions& options, SourceLine source) {
-  return exchange(x, axes, split_axis, concat_axis, options, "all_to_all", source);
+  return exchange(x, axes, split_axis, concat_axis, options, false, source);
 }
 
 Array pswapaxes_leaf(const Array& x, const Axes& axes, int axis, const PsumOptions& options,
                      SourceLine source) {
   return exchange(x, axes, axis, axis,
-                  {.tiled = false, .axis_index_groups = options.axis_index_groups}, "pswapaxes",
-                  source);
+                  {.tiled = false, .axis_index_groups = options.axis_index_groups}, true, source);
 }
 
 }  // namespace detail

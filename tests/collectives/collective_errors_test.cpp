@@ -122,6 +122,19 @@ TEST(CollectiveErrors, DimsThatCannotBeCut) {
   expect_error<ValueError>(
       in_body([](A x) { return all_to_all(x, "i", 0, 1); }),
       {"all_to_all: split_axis 0", "2 elements", "one element is wanted", "4 ranks", kHere});
+  for (const int axis : {1, -1}) {
+    expect_error<ValueError>(
+        in_body([axis](A x) { return pswapaxes(x, "i", axis); }),
+        {"pswapaxes: axis 1", "f32[2,6]{i,j}", "6 elements", "4 ranks over mesh axis 'i'",
+         "all_to_all and {.tiled = true}", kHere});
+  }
+  expect_error<ValueError>(
+      in_body([](A x) {
+        return pswapaxes(x, "i", 0, {.axis_index_groups = {{0}, {1}, {2}, {3}}});
+      }),
+      {"pswapaxes: axis 0", "2 elements", "of each group", kHere});
+  expect_error<ValueError>(in_body([](A x) { return pswapaxes(x, "i", 2); }),
+                           {"pswapaxes: dim 2", "out of range", kHere});
   expect_error<ValueError>(
       in_body([](A x) {
         return psum_scatter(x, "i", {.tiled = true, .axis_index_groups = {{0, 1, 2, 3}}});
