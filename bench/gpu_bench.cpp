@@ -415,8 +415,7 @@ Mesh layer_mesh(bool on_one) {
 }
 
 Work transformer(bool on_one) {
-  layer::Data data;
-  data.mesh = layer_mesh(on_one);
+  const layer::Data data(layer_mesh(on_one));
   return bench::queued(
       [f = jit(data.mapped()), x = data.input(), w = data.weights()] { return f(x, w); },
       [want = layer::reference(data, layer::kChecked)](const Array& y) {
@@ -425,8 +424,7 @@ Work transformer(bool on_one) {
 }
 
 Work transformer_grad(bool on_one) {
-  auto loss = std::make_shared<layer::LayerLoss>();
-  loss->data.mesh = layer_mesh(on_one);
+  auto loss = std::make_shared<layer::LayerLoss>(layer::Data(layer_mesh(on_one)));
   return bench::queued(
       [f = jit(grad<0, 1>(loss->loss())), x = loss->data.input(), w = loss->data.weights()] {
         auto [of_w, of_x] = f(w, x);

@@ -18,7 +18,7 @@ struct LayerLoss {
   double slope = 0;  // slope of the loss along `direction`
   Values direction[7];
 
-  LayerLoss() {
+  explicit LayerLoss(const Data& of = Data()) : data(of) {
     Data ahead = data, behind = data;
     Values* a[] = {&ahead.scale, &ahead.wq,   &ahead.wk,   &ahead.wv,
                    &ahead.wo,    &ahead.w_in, &ahead.w_out};

@@ -21,6 +21,7 @@
 #include "cuda/kernels/matmul/padded_gemm.h"
 #include "cuda/kernels/matmul/product_tail.h"
 #include "cuda/kernels/matmul/shared_timer.h"
+#include "cuda/kernels/matmul/tile_gemm.h"
 #include "cuda/kernels/matmul/timed_choice.h"
 #include "cuda/kernels/matmul/workspaces.h"
 #include "cuda/libraries/cublaslt_api.h"
@@ -137,6 +138,8 @@ std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
 // The choice between a plain product and one of padded copies, as it is kept on disk.
 constexpr const char* kPadded = "padded";
 constexpr const char* kPlain = "plain";
+// The choice of tile_gemm.
+constexpr const char* kTiles = "tiles of this library";
 
 bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != Activation::none; }
 
@@ -221,8 +224,16 @@ class Plan {
   void take(const cublasLtMatmulHeuristicResult_t& chosen) {
     algorithm_ = chosen.algo;
     workspace_bytes_ = chosen.workspaceSize;
+    is_tiled_ = false;
     is_empty_ = false;
   }
+  // tile_gemm takes the place of cuBLASLt.
+  void take_tiles() {
+    workspace_bytes_ = 0;
+    is_tiled_ = true;
+    is_empty_ = false;
+  }
+  bool is_tiled() const { return is_tiled_; }
   bool is_empty() const { return is_empty_; }  // cuBLASLt has no algorithm
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -275,6 +286,7 @@ class Plan {
   cublasLtMatmulAlgo_t algorithm_ = {};
   std::size_t workspace_bytes_ = 0;
   bool wide_ = false;
+  bool is_tiled_ = false;
   bool is_empty_ = true;
 };
 
@@ -350,6 +362,10 @@ class Gemms {
     if (it == plans_.end()) it = plans_.emplace(key, make(g, key, gpu, index, stream)).first;
     const Plan& plan = it->second;
     if (plan.is_empty()) return false;
+    if (plan.is_tiled()) {
+      tile_gemm(g, stream);
+      return true;
+    }
     void* workspace = workspace_of(plan, index, stream);
     const cublasStatus_t status = plan.run(g, gpu, workspace, stream);
     if (status != CUBLAS_STATUS_SUCCESS) {
@@ -379,10 +395,15 @@ class Gemms {
     if (candidates.empty()) return plan;
     plan.take(candidates.front());
     const bool once = g.d != nullptr && g.d == g.c;  // D is C: each run adds to it again
-    if (candidates.size() == 1 || once || !env::flag(env::Var::time_gemms)) return plan;
+    if ((candidates.size() == 1 && !may_be_tiled(g)) || once || !env::flag(env::Var::time_gemms))
+      return plan;
     const DiskCache cache("gemm", DiskCache::default_folder());
     const std::string on_disk = choice_key(key, gpu);
     if (std::string known; cache.load(on_disk, &known)) {
+      if (known == kTiles && may_be_tiled(g)) {
+        plan.take_tiles();
+        return plan;
+      }
       const auto chosen = std::ranges::find(candidates, known, choice_text);
       if (chosen != candidates.end()) {
         plan.take(*chosen);
@@ -405,6 +426,19 @@ class Gemms {
       least = time;
     }
     plan.take(best != nullptr ? *best : candidates.front());
+    if (may_be_tiled(g)) {
+      const float time = timer.time(
+          [&](cudaStream_t lane, void*) {
+            tile_gemm(g, lane);
+            return true;
+          },
+          0, best != nullptr ? least : 0);
+      if (time >= 0 && (best == nullptr || time < least * kWorthwhile)) {
+        plan.take_tiles();
+        cache.store(on_disk, kTiles);
+        return plan;
+      }
+    }
     if (best != nullptr) cache.store(on_disk, choice_text(*best));
     return plan;
   }

@@ -1,5 +1,7 @@
 #include "cuda/kernels/random/threefry.h"
 
+#include <algorithm>
+
 #include "cuda/kernels/elementwise/map.h"
 #include "cuda/kernels/embedded/threefry_hash.h"
 #include "cuda/kernels/launch/dispatch.h"
@@ -53,6 +55,29 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The same for one key and one dim, where an element's index needs no division. A thread computes
+// several groups: as many blocks as a GPU of 132 multiprocessors runs at once read the key.
+constexpr int kLineBlocksEach = 8;
+constexpr unsigned kLineBlocks = 132 * kLineBlocksEach;
+
+template <class T, int n>
+__global__ void __launch_bounds__(kThreads, kLineBlocksEach)
+    fill_line(std::int64_t groups, T* out, Source<Key> given_key,
+              Source<std::int64_t> given_first) {
+  after_predecessor();
+  const Key key = with_value(given_key).value;
+  const std::int64_t first = with_value(given_first).value;
+  for (std::int64_t g = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; g < groups;
+       g += std::int64_t{gridDim.x} * kThreads) {
+    const std::int64_t index = first + g * n;
+    Together<T, n> bits;
+    SHMAP_UNROLL
+    for (int j = 0; j < n; ++j)
+      bits.item[j] = scalar::random_bits<T>(key, static_cast<unsigned long>(index + j));
+    reinterpret_cast<Together<T, n>*>(out)[g] = bits;
+  }
+}
+
 template <class T>
 void run_fill(const RandomFill& f, void* stream) {
   const std::int64_t items = f.keys * f.size;
@@ -71,10 +96,18 @@ void run_fill(const RandomFill& f, void* stream) {
   };
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(f.out) % alignof(Together<T, kTogether>) == 0;
-  if (aligned && f.extent[f.rank - 1] % kTogether == 0)
+  const bool line = f.rank == 1 && f.key.kind != Operand::whole && first.kind != Operand::whole;
+  if (aligned && line && items % kTogether == 0) {
+    const std::int64_t groups = items / kTogether;
+    dim3 grid = grid_for(groups);
+    grid.x = std::min(grid.x, kLineBlocks);
+    launch("random_bits", fill_line<T, kTogether>, grid, dim3(kThreads), stream, groups,
+           static_cast<T*>(f.out), source_of<Key>(f.key), source_of<std::int64_t>(first));
+  } else if (aligned && f.extent[f.rank - 1] % kTogether == 0) {
     run(fill_kernel<T, kTogether>, items / kTogether);
-  else
+  } else {
     run(fill_kernel<T, 1>, items);
+  }
 }
 
 __global__ void __launch_bounds__(kThreads)
