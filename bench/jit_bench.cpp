@@ -1,7 +1,7 @@
 // Rows of jit and tracing, in addition to shmap_bench: fused programs on one device, the
-// time of tracing, and the host's time for a call on meshes of many virtual devices (as
-// many as SHMAP_DEVICES gives; `cpu:8` if it is unset). bench/README.md describes their
-// peers.
+// time of tracing, the host's time for a call on meshes of many virtual devices (as
+// many as SHMAP_DEVICES gives; `cpu:8` if it is unset), and bodies with automatic axes.
+// bench/README.md describes their peers.
 #include <shmap/shmap.h>
 
 #include <algorithm>
@@ -183,13 +183,47 @@ Work psum_a_device() {
       });
 }
 
+// ------------------------------------------------------------------- bodies with automatic axes
+
+// A mapped function of ten elementwise operations and a psum over 4 x 2 devices, 4 KiB a device.
+// Its second axis is automatic.
+Work automatic_body(bool under_jit) {
+  constexpr std::size_t kBlocks = 4, kBlock = 16 * 128;
+  const auto elementwise = [](Array x) {
+    for (int k = 0; k < 5; ++k) x = tanh(x) * 1.25f;
+    return psum(x, "i");
+  };
+  std::vector<float> values = bench::random_floats(kBlocks * kBlock, 9);
+  std::vector<double> want(kBlock, 0.0);
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    double v = values[k];
+    for (int n = 0; n < 5; ++n) v = std::tanh(v) * 1.25;
+    want[k % kBlock] += v;
+  }
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const Array x = device_put(array<float>(values, {64, 128}), NamedSharding(mesh, P("i", "j")));
+  ShardMapOptions options;
+  options.axis_names = "i";
+  const auto check = [want](const Array& y) {
+    return bench::difference(y.to_vector<float>(), want, 1e-4);
+  };
+  if (!under_jit) {
+    const auto f = shard_map(elementwise, mesh, P("i"), P(), options);
+    return waited_calls([f, x] { return f(x); }, check);
+  }
+  const auto f = shard_map(jit(elementwise), mesh, P("i"), P(), options);
+  return waited_calls([f, x] { return f(x); }, check);
+}
+
 std::vector<Row> all_rows() {
   return {{"fused_chain", {.bytes = 8.0 * kChain}, fused_chain},
           {"softmax", {.bytes = 8.0 * kRows * kCols}, softmax_row},
           {"layer_norm", {.bytes = 8.0 * kRows * kCols}, layer_norm_row},
           {"trace_1000", {}, trace_1000},
           {"eager_op_a_device", {}, eager_op_a_device},
-          {"jit_psum_a_device", {}, psum_a_device}};
+          {"jit_psum_a_device", {}, psum_a_device},
+          {"automatic_body", {}, [] { return automatic_body(false); }},
+          {"jit_in_automatic_body", {}, [] { return automatic_body(true); }}};
 }
 
 }  // namespace

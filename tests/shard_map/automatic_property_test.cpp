@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "tests/support/device_grids.h"
 #include "tests/support/random_integer_body.h"
@@ -17,6 +18,10 @@ namespace shmap {
 namespace {
 
 using namespace test;
+
+// One program of so many is also called with parts of it under jit in the body, which takes long
+// where plans compile kernels.
+constexpr unsigned kWithJits = 4;
 
 const std::vector<Extents> meshes = {{1}, {1, 2}, {2, 2}, {4}, {2, 1}};
 
@@ -59,6 +64,41 @@ Array placed_anyhow(RandomChoice& g, const Array& x, const Mesh& mesh) {
   return device_put(x, NamedSharding(mesh, P(std::move(entries))));
 }
 
+// Instructions in stretches, each of which is called under jit. The jitted functions stay, and
+// their plans with them.
+class Stretches {
+ public:
+  // run: makes the value of an instruction from the values before it.
+  Stretches(RandomChoice& g, std::size_t length,
+            const std::function<Array(std::size_t instruction, const std::vector<Array>&)>& run) {
+    for (std::size_t from = 0, to = 0; from < length; from = to) {
+      to = from + 1 + g.pick(length - from);
+      calls_.emplace_back(jit([this, from, to, run](std::vector<Array> values) {
+        ++traces_;
+        const std::size_t given = values.size();
+        for (std::size_t i = from; i < to; ++i) values.push_back(run(i, values));
+        return std::vector<Array>(values.begin() + static_cast<std::ptrdiff_t>(given),
+                                  values.end());
+      }));
+    }
+  }
+  Stretches(const Stretches&) = delete;
+  Stretches& operator=(const Stretches&) = delete;
+
+  // The values given and what the instructions make.
+  std::vector<Array> operator()(std::vector<Array> values) const {
+    for (const auto& call : calls_)
+      for (Array& x : call(values)) values.push_back(std::move(x));
+    return values;
+  }
+  int traces() const { return traces_; }
+  int size() const { return static_cast<int>(calls_.size()); }
+
+ private:
+  std::vector<std::function<std::vector<Array>(std::vector<Array>)>> calls_;
+  int traces_ = 0;
+};
+
 void expect_near(const Array& got, const Array& want, const char* what) {
   ASSERT_EQ(got.shape(), want.shape()) << what;
   const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
@@ -94,8 +134,10 @@ void run_integers(unsigned number) {
   for (const Known& k : g.known)
     out_specs.push_back(
         RandomChoice::to_spec(g.random_spec(std::max<std::size_t>(k.shape.size(), 1), k.varying)));
-  const auto body = [&](std::vector<Array> blocks) {
-    for (const IntegerInstruction& i : g.program) blocks.push_back(i.ours(blocks));
+  const Stretches stretches(g, g.program.size(), [&](std::size_t i, const std::vector<Array>& v) {
+    return g.program[i].ours(v);
+  });
+  const auto checked = [&](std::vector<Array> blocks) {
     for (std::size_t k = 0; k < blocks.size(); ++k) {
       unsigned varying = 0;
       for (const std::string& name : blocks[k].vma()) varying |= name == "i" ? 1u : 2u;
@@ -105,20 +147,35 @@ void run_integers(unsigned number) {
     }
     return blocks;
   };
+  const auto body = [&](std::vector<Array> blocks) {
+    for (const IntegerInstruction& i : g.program) blocks.push_back(i.ours(blocks));
+    return checked(std::move(blocks));
+  };
+  const auto jits = [&](std::vector<Array> blocks) { return checked(stretches(blocks)); };
   try {
     const std::vector<Array> want =
         shard_map(body, mesh, {Specs(in_specs)}, Specs(out_specs))(arguments);
-    const auto f = shard_map(body, mesh, {Specs(in_specs)}, Specs(out_specs), over_body_axes(g));
-    const auto staged = jit(f);
-    for (int call = 0; call < 3; ++call) {
-      const std::vector<Array> got = call == 0 ? f(placed) : staged(placed);
+    std::vector<std::string> split;  // as the eager run leaves the results
+    const auto expect = [&](const std::vector<Array>& got, const char* how) {
       ASSERT_EQ(got.size(), want.size());
       for (std::size_t k = 0; k < got.size(); ++k) {
         EXPECT_EQ(got[k].shape(), want[k].shape());
         EXPECT_EQ(got[k].to_vector<std::int32_t>(), want[k].to_vector<std::int32_t>())
-            << "%" << k << (call == 0 ? "" : ", under jit");
+            << "%" << k << how;
+        if (split.size() == k) split.push_back(to_string(got[k].sharding()));
+        EXPECT_EQ(to_string(got[k].sharding()), split[k]) << "%" << k << how;
       }
-    }
+    };
+    const auto over = [&](auto b) {
+      return shard_map(b, mesh, {Specs(in_specs)}, Specs(out_specs), over_body_axes(g));
+    };
+    expect(over(body)(placed), "");
+    const auto staged = jit(over(body));
+    const auto with_jits = over(jits);
+    for (int call = 0; call < 2; ++call) expect(staged(placed), ", under jit");
+    if (number % kWithJits != 0) return;
+    for (int call = 0; call < 4; ++call) expect(with_jits(placed), ", of jits in the body");
+    EXPECT_EQ(stretches.traces(), stretches.size());  // whose plans serve all calls
   } catch (const std::exception& e) {
     ADD_FAILURE() << "threw: " << e.what();
   }
@@ -154,15 +211,20 @@ void run_derivatives(unsigned number) {
   for (const SmoothInstruction& i : g.program) text += "\n  " + i.text;
   for (const P& p : out_specs) text += "\n  -> " + to_string(p);
   SCOPED_TRACE(text);
-  const auto body = [&](Values values) {
-    for (const SmoothInstruction& i : g.program) values.push_back(i.mapped(values));
-    Values out;
-    for (const std::size_t r : results)
-      out.push_back(values[r].ndim() == 0 ? reshape(values[r], {1}) : values[r]);
-    return out;
-  };
-  const auto loss = [&](ShardMapOptions options) {
-    return [&, options](const Values& args) {
+  const Stretches stretches(g, g.program.size(),
+                            [&](std::size_t i, const Values& v) { return g.program[i].mapped(v); });
+  const auto loss = [&](ShardMapOptions options, bool of_jits = false) {
+    const auto body = [&, of_jits](Values values) {
+      if (of_jits)
+        values = stretches(values);
+      else
+        for (const SmoothInstruction& i : g.program) values.push_back(i.mapped(values));
+      Values out;
+      for (const std::size_t r : results)
+        out.push_back(values[r].ndim() == 0 ? reshape(values[r], {1}) : values[r]);
+      return out;
+    };
+    return [&, body, options](const Values& args) {
       Array total = 0.;
       for (const Array& y :
            shard_map(body, mesh, {Specs(in_specs)}, Specs(out_specs), options)(args))
@@ -174,16 +236,24 @@ void run_derivatives(unsigned number) {
     ShardMapOptions plain;
     plain.check_vma = checked;
     const auto [want, wanted] = value_and_grad(loss(plain))(arguments);
-    const auto f = loss(over_body_axes(g, checked));
-    const auto [value, gradient] = value_and_grad(f)(placed);
-    expect_near(value, want, "the value");
-    for (std::size_t k = 0; k < wanted.size(); ++k)
-      expect_near(gradient[k], wanted[k], "a gradient");
+    const auto f = loss(over_body_axes(g, checked)),
+               with_jits = loss(over_body_axes(g, checked), true);
+    const int calls_of_jits = number % kWithJits == 0 ? 3 : 0;
+    for (int call = 0; call <= calls_of_jits; ++call) {
+      const auto [value, gradient] = value_and_grad(call == 0 ? f : with_jits)(placed);
+      expect_near(value, want, "the value");
+      for (std::size_t k = 0; k < wanted.size(); ++k)
+        expect_near(gradient[k], wanted[k], "a gradient");
+      if (call > 0) expect_near(with_jits(placed), want, "the value of jits");
+    }
     if (!forward) return;
-    const auto [y, slope] = jvp(f, std::tuple{placed}, std::tuple{directions});
     Array along = 0.;
     for (std::size_t k = 0; k < wanted.size(); ++k) along = along + sum(wanted[k] * directions[k]);
-    expect_near(slope, along, "the derivative along a direction");
+    for (int of_jits = 0; of_jits <= (calls_of_jits > 0 ? 1 : 0); ++of_jits) {
+      const auto [y, slope] =
+          jvp(of_jits ? with_jits : f, std::tuple{placed}, std::tuple{directions});
+      expect_near(slope, along, "the derivative along a direction");
+    }
     const auto staged = jit(grad(f));
     for (int call = 0; call < 2; ++call) {
       const Values again = staged(placed);

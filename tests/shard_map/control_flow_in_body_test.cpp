@@ -290,6 +290,15 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
   const auto in_loop = {"psum over 'i' inside a while_loop whose condition varies"};
   expect_error<CollectiveError>([&] { loop(arange(8) * 1.f); }, in_loop);
   expect_error<CollectiveError>([&] { make_jaxpr(loop)(arange(8) * 1.f); }, in_loop);
+  const auto total = jit([](Array a) { return psum(a, "i"); });
+  const auto jitted = shard_map(
+      [&](Array x) {
+        return cond(
+            sum(x) > 3.f, [&](Array a) { return total(a); }, [](Array a) { return a; }, x);
+      },
+      mesh_i(), P("i"), P("i"));
+  for (int call = 0; call < 3; ++call)
+    expect_error<CollectiveError>([&] { jitted(arange(8) * 1.f); }, want);
   // Under a predicate that is the same on all devices all of them meet.
   const auto fine = [](Array x) {
     return cond(
@@ -364,19 +373,30 @@ TEST(InABody, Unchecked) {
 }
 
 TEST(InABody, PrintsShowTheDevicesThatCameBy) {
-  const auto body = [](Array x) {
+  const auto print = [](Array a) {
+    debug::print("high {}", sum(a));
+    return a;
+  };
+  const auto body = [&](Array x) {
     return cond(
-        sum(x) > 5.f,
-        [](Array a) {
-          debug::print("high {}", sum(a));
-          return a;
-        },
-        [](Array a) { return a; }, x);
+        sum(x) > 5.f, print, [](Array a) { return a; }, x);
   };
   testing::internal::CaptureStdout();
   shard_map(body, mesh_i(), P("i"), P("i"))(arange(8) * 1.f).block_until_ready();
   const std::string want = "(i,) = (6,) high 6.0\n(i,) = (7,) high 7.0\n";
   EXPECT_EQ(testing::internal::GetCapturedStdout(), want);
+  const auto printing = jit(print);
+  const auto jit_in_a_branch = shard_map(
+      [&](Array x) {
+        return cond(
+            sum(x) > 5.f, std::cref(printing), [](Array a) { return a; }, x);
+      },
+      mesh_i(), P("i"), P("i"));
+  for (int call = 0; call < 3; ++call) {
+    testing::internal::CaptureStdout();
+    jit_in_a_branch(arange(8) * 1.f).block_until_ready();
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), want) << "call " << call;
+  }
   const auto jitted = jit(shard_map(body, mesh_i(), P("i"), P("i")));
   for (int call = 0; call < 3; ++call) {
     testing::internal::CaptureStdout();

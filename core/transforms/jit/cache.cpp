@@ -20,8 +20,7 @@ Scope scope_here() {
     scope.kind = Scope::staged;
   } else if (scope.env != nullptr) {  // asked first: the cast would be a tenth of a replay's time
     if (const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace)) {
-      // A plan has no automatic axes: there, the operations of the program run one by one.
-      scope.kind = body->automatic() != 0 ? Scope::staged : Scope::body;
+      scope.kind = Scope::body;
       scope.mesh = body->mesh();
     }
   }

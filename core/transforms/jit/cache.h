@@ -46,6 +46,8 @@ struct Entry {
   std::vector<ShapedArray> out_types;
   // Null where the program is staged into another program, or interpreted.
   std::unique_ptr<Plan> plan;
+  // The shardings of arguments and results that the plan has: of global arrays, or of values of a
+  // body with automatic axes. Empty in other bodies.
   std::vector<const Sharding*> in, out;
   bool committed = false;  // whether the results are committed
 };

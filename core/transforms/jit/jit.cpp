@@ -130,6 +130,16 @@ struct BodyPlans final : ControlState {
 void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                  std::span<Array> out, std::unique_ptr<ControlState>& state);
 
+// Whether a program that is called in an eager body may run as a plan here. Where only some devices
+// come by, prints show these devices alone, of which a plan does not know. CollectiveError for a
+// collective that only some of its devices would call.
+bool may_be_planned(const Jaxpr& jaxpr) {
+  if (!divergence()) return true;
+  for (const DivergentScope* s = divergence(); s; s = s->outer())
+    check_divergent_program(jaxpr, s->what(), s->axes());
+  return std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect);
+}
+
 // Interprets an equation on blocks; each program inside of it runs as a plan.
 class PlannedTrace final : public PerDeviceTrace {
  public:
@@ -268,12 +278,15 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
   }
 }
 
+// The program operation by operation, where it has no plan.
+std::vector<Array> run_unplanned(const Entry& entry, std::vector<Array> leaves) {
+  std::vector<Array> args = entry.traced.consts;
+  for (Array& x : leaves) args.push_back(std::move(x));
+  return eval_jaxpr(*entry.traced.jaxpr, std::move(args));
+}
+
 std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLine source) {
-  if (!entry.plan) {
-    std::vector<Array> args = entry.traced.consts;
-    for (Array& x : leaves) args.push_back(std::move(x));
-    return eval_jaxpr(*entry.traced.jaxpr, std::move(args));
-  }
+  if (!entry.plan) return run_unplanned(entry, std::move(leaves));
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const StoredNode* node = stored_of(leaves[i]);
     if (!node || node->sharding != entry.in[i])
@@ -285,13 +298,42 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
   return blocks;
 }
 
-void plan_body(Entry& entry, PerDeviceTrace& trace, SourceLine source,
-               std::string* shown = nullptr) {
+// The program of a body with automatic axes as a program of blocks, and the shardings of its
+// arguments and results over these axes. consts: values of the body, which get the shardings that
+// the program takes them in.
+JaxprRef lower_body(Entry& entry, PerDeviceTrace& trace, std::vector<Array>& consts,
+                    std::span<const Array> arguments, SourceLine source) {
+  const MeshImpl* mesh = trace.mesh();
+  std::vector<Array> values(arguments.begin(), arguments.end());
+  trace.admit(values, "jit: an argument", source);
+  std::vector<const Sharding*> shardings;
+  for (const Array& x : values) {
+    const StoredNode* node = stored_of(x);
+    shardings.push_back(node ? node->sharding : mesh->replicated());
+  }
+  Lowered lowered = lower(*simplify_global(*entry.traced.jaxpr), consts, mesh, shardings);
+  consts = std::move(lowered.consts);
+  trace.admit(consts, "jit: a captured value", {});
+  for (std::size_t i = 0; i < consts.size(); ++i)
+    consts[i] = reshard_array(consts[i], lowered.const_in[i], "jit: a captured value", source);
+  entry.in = std::move(lowered.in);
+  entry.out = std::move(lowered.out);
+  return lowered.jaxpr;
+}
+
+void plan_body(Entry& entry, PerDeviceTrace& trace, std::span<const Array> arguments,
+               SourceLine source, std::string* shown = nullptr) {
   const HostSpanScope logged("plan", "jit");
   const ScopesHidden hidden;
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  JaxprRef planned = run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown});
+  JaxprRef program = entry.traced.jaxpr;
+  try {
+    if (trace.automatic() != 0) program = lower_body(entry, trace, consts, arguments, source);
+  } catch (const OtherMesh&) {  // the program is interpreted instead
+    return;
+  }
+  JaxprRef planned = run_passes(*program, {*trace.mesh(), shown});
   const ProgramMark mark = compare_program(*trace.mesh(), *planned, consts, source);
   entry.plan = std::make_unique<Plan>(trace.mesh(), std::move(planned), std::move(consts), mark,
                                       run_control);
@@ -299,16 +341,14 @@ void plan_body(Entry& entry, PerDeviceTrace& trace, SourceLine source,
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
                             SourceLine source) {
-  for (const Array& x : entry.traced.consts) {
-    const Node& node = *node_of(x);
-    if (node.trace != 0 && node.trace != trace.id())
-      throw_escaped(node, "jit: a captured value", source);
-  }
   trace.admit(leaves, "jit: an argument", source);
+  if (!entry.plan) return run_unplanned(entry, std::move(leaves));
   for (Array& x : leaves) x = as_stored(std::move(x), trace.mesh());
   std::vector<Array> blocks = entry.plan->run(std::move(leaves));
-  for (std::size_t o = 0; o < blocks.size(); ++o)
-    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
+  for (std::size_t o = 0; o < blocks.size(); ++o) {
+    const Sharding* const out = trace.automatic() != 0 ? entry.out[o] : nullptr;
+    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], out, trace.id(), true);
+  }
   return blocks;
 }
 
@@ -338,7 +378,7 @@ void compare_first_arguments(const Entry& entry, std::span<const Array> argument
 void plan_entry(Entry& entry, const FlatTree& arguments, PerDeviceTrace* body, SourceLine source,
                 std::string* shown = nullptr) {
   if (entry.scope.kind == Scope::eager) plan_global(entry, source, shown);
-  if (body) plan_body(entry, *body, source, shown);
+  if (body) plan_body(entry, *body, arguments.leaves, source, shown);
   compare_first_arguments(entry, arguments.leaves, body, source);
 }
 
@@ -430,7 +470,7 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     check_captures(*entry, call, scope, arguments);
   }
   JitCache::Result result;
-  if (scope.kind == Scope::staged) {
+  if (scope.kind == Scope::staged || (body && !may_be_planned(*entry->traced.jaxpr))) {
     std::vector<Array> operands = entry->traced.consts;
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));
     result.leaves =
@@ -477,9 +517,9 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
   arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
   const detail::Scope scope = detail::scope_here();
   std::vector<Array> results;
-  // No plan where devices take different branches, nor where operands vary over other axes than the
-  // program's binders (outside of a body, for example).
-  bool planned = !divergence() && scope.kind != detail::Scope::staged;
+  // No plan where operands vary over other axes than the program's binders (outside of a body, for
+  // example).
+  bool planned = scope.kind != detail::Scope::staged && may_be_planned(*jaxpr);
   for (std::size_t i = 0; i < jaxpr->binders.size(); ++i)
     planned =
         planned && node_of(arguments.leaves[i])->type.axes() == jaxpr->binders[i]->type.axes();
