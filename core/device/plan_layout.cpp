@@ -44,19 +44,25 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
   return most;
 }
 
-// With more allocations than kMany, long-lived allocations are placed first, and the others search
-// for conflicts in buckets of time: otherwise planning would take seconds.
-constexpr std::size_t kMany = 4096;
-constexpr std::int64_t kLongLife = 256, kBucket = 64;
+// With more than kSome allocations, short-lived ones are found in buckets of time: a list of all
+// would be searched in quadratic time. Those that live as long as a kLongShare-th of all are better
+// found in the list, which is sorted already. With more than kMany allocations, long-lived ones are
+// placed first too, while the list is short.
+constexpr std::size_t kSome = 256, kMany = 4096;
+constexpr std::int64_t kLongLife = 256, kLongShare = 32, kBucket = 64;
 
 // Places one piece after another.
 class Packer {
  public:
-  Packer(std::size_t pieces, std::int64_t end_of_time) : many_(pieces > kMany) {
-    if (many_) buckets_.resize(static_cast<std::size_t>(end_of_time / kBucket + 1));
+  Packer(std::size_t pieces, std::int64_t end_of_time)
+      : many_(pieces > kMany),
+        long_(pieces > kSome ? std::min(kLongLife, static_cast<std::int64_t>(pieces) / kLongShare)
+                             : 0) {
+    if (long_ != 0) buckets_.resize(static_cast<std::size_t>(end_of_time / kBucket + 1));
   }
 
-  bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
+  // Whether pieces of that kind are placed after all others.
+  bool waits(const Piece& p) const { return many_ && p.died - p.born <= kLongLife; }
 
   static constexpr std::int64_t kNoRoom = -1;
   // Returns the lowest offset that is free during the piece's whole life, and reserves it; kNoRoom
@@ -65,10 +71,12 @@ class Packer {
     near_.clear();
     const auto first = static_cast<std::size_t>(p.born / kBucket);
     const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
-    if (!listed(p)) {
+    if (long_ != 0) {
       for (std::size_t b = first; b <= last; ++b) {
         for (const Taken& t : buckets_[b]) {
-          if (meet(t, p)) near_.push_back(t);
+          // A range that is in several of these buckets counts in the first of them.
+          const auto begins = static_cast<std::size_t>(t.born / kBucket);
+          if (meet(t, p) && std::max(begins, first) == b) near_.push_back(t);
         }
       }
       std::ranges::sort(near_, {}, &Taken::offset);
@@ -85,6 +93,7 @@ class Packer {
   }
 
  private:
+  bool listed(const Piece& p) const { return long_ == 0 || p.died - p.born > long_; }
   static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
 
   // Merges both sorted lists up to the first gap that is large enough.
@@ -104,6 +113,7 @@ class Packer {
   }
 
   const bool many_;
+  const std::int64_t long_;                  // longer lives are in the list; 0 where all are
   std::vector<Taken> list_;                  // by offset
   std::vector<std::vector<Taken>> buckets_;  // by time; a range is in each bucket in which it lives
   std::vector<Taken> near_;                  // ranges that live at the same time as the current
@@ -128,7 +138,7 @@ std::vector<std::size_t> order_of(const std::vector<Piece>& pieces, const Packer
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) {
     const Piece& p = pieces[i];
-    return std::tuple(!packer.listed(p), -p.bytes, p.born, i);
+    return std::tuple(packer.waits(p), -p.bytes, p.born, i);
   });
   return order;
 }
