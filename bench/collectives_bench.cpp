@@ -47,7 +47,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 struct BenchOptions {
   std::int64_t begin = 8, end = 32 << 20, factor = 2;
   int iterations = 20, warmup = 5, devices = 0, root = 0;
-  bool check = true;
+  bool check = true, eager = false;
   std::string json, redop = "sum", dtype = "int32";
   std::vector<std::string> collectives;
 };
@@ -208,7 +208,9 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
       host.push_back(static_cast<std::int32_t>(value(op, itemsize(dtype) < 4, n, d, i)));
   const Array x = astype(
       device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i"))), dtype);
-  const auto f = jit(shard_map(c.body, mesh, {P("i")}, P("i")));
+  const auto mapped = shard_map(c.body, mesh, {P("i")}, P("i"));
+  const std::function<Array(const Array&)> f =
+      o.eager ? std::function<Array(const Array&)>(mapped) : jit(mapped);
   for (int i = 0; i < std::max(kLeastWarmup, o.warmup); ++i) f(x).block_until_ready();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
@@ -266,6 +268,7 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("-c", o.check, "1: values are checked; 0: they are not")
       ->check(CLI::IsMember({"0", "1"}));
+  app.add_flag("--eager", o.eager, "calls without jit");
   app.add_option("-J", o.json, "a file for the rows");
   app.callback([&] {
     if (o.end < o.begin) {
@@ -298,8 +301,8 @@ int main(int argc, char** argv) {
   std::int64_t wrong_in_all = 0;
   std::string rows;
   if (prints) {
-    std::printf("# %d processes, %lld devices; time: of a call of a captured program\n",
-                process_count(), static_cast<long long>(n));
+    std::printf("# %d processes, %lld devices; time: of a call %s\n", process_count(),
+                static_cast<long long>(n), o.eager ? "without jit" : "of a captured program");
   }
   const auto cases_of = [&](std::int64_t size, Redop op, DType dtype) {
     return cases(n, size, op, dtype, o.root);
