@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <tuple>
 
 #include "collectives/cross_table.h"
@@ -32,6 +33,7 @@ class CliqueTableBuilder {
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) place(p);
     make_rank_blocks();
     for (CliqueTable::Target& target : table_.targets) make_members(target);
+    make_teams();
     list_cliques();
     if (!mesh_.fully_addressable()) {
       std::vector<std::pair<std::uint32_t, std::uint32_t>> places;
@@ -114,19 +116,38 @@ class CliqueTableBuilder {
       if (target.members[r] == kNone) target.members[r] = anywhere_[class_of_target_[s]][r];
     if (std::find(target.members.begin(), target.members.end(), kNone) != target.members.end())
       return;
-    target.folded = target.members;
-    // Compares coordinates on the collective's axes only: members of other cliques of the class may
-    // replace members of this one.
-    std::vector<int> in_mesh_order = axes_;
-    std::sort(in_mesh_order.begin(), in_mesh_order.end());
-    const auto before = [&](std::uint32_t a, std::uint32_t b) {
-      for (int axis : in_mesh_order) {
-        const std::int64_t x = mesh_.coordinate(a, axis), y = mesh_.coordinate(b, axis);
+    std::vector<std::uint32_t>& order = orders_[class_of_target_[s]];
+    if (order.empty()) order = in_mesh_order(target.members);
+    for (const std::uint32_t r : order) target.folded.push_back(target.members[r]);
+  }
+
+  // The ranks in mesh order. Compares coordinates on the collective's axes only: members of other
+  // cliques of the class may replace members of this one.
+  std::vector<std::uint32_t> in_mesh_order(const std::vector<std::uint32_t>& members) const {
+    std::vector<int> axes = axes_;
+    std::sort(axes.begin(), axes.end());
+    std::vector<std::uint32_t> order(table_.ranks);
+    std::iota(order.begin(), order.end(), 0u);
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      for (int axis : axes) {
+        const std::int64_t x = mesh_.coordinate(members[a], axis),
+                           y = mesh_.coordinate(members[b], axis);
         if (x != y) return x < y;
       }
       return false;
-    };
-    std::sort(target.folded.begin(), target.folded.end(), before);
+    });
+    return order;
+  }
+
+  void make_teams() {
+    std::map<std::pair<std::uint32_t, int>, std::size_t> known;
+    for (std::uint32_t s = 0; s < table_.targets.size(); ++s) {
+      const int index = mesh_.local(table_.targets[s].position).index;
+      const std::pair key(class_of_target_[s], mesh_.backend().native_number(index));
+      const auto [it, fresh] = known.emplace(key, table_.teams.size());
+      if (fresh) table_.teams.emplace_back();
+      table_.teams[it->second].push_back(s);
+    }
   }
 
   void list_cliques() {
@@ -149,7 +170,8 @@ class CliqueTableBuilder {
   std::map<std::vector<std::int64_t>, std::size_t> classes_;
   std::map<std::pair<std::uint32_t, MemorySpace*>, std::size_t> targets_;
   std::vector<std::uint32_t> class_of_target_;
-  std::vector<std::vector<std::uint32_t>> anywhere_;  // [class][rank] -> a position
+  std::vector<std::vector<std::uint32_t>> anywhere_;            // [class][rank] -> a position
+  std::map<std::uint32_t, std::vector<std::uint32_t>> orders_;  // class -> its ranks in mesh order
 };
 
 const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector<int>& axes,

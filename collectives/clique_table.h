@@ -40,6 +40,9 @@ struct CliqueTable {
   // processes are Cliques::kElsewhere, and `folded` is empty.
   std::shared_ptr<const CrossTable> cross;
   std::vector<Target> targets;
+  // Targets with equal results, in memory of one hardware device (that of a CPU is one): one task
+  // writes the results of a team.
+  std::vector<std::vector<std::uint32_t>> teams;
   std::vector<RankBlock> rank_blocks;        // ordered by target
   std::vector<std::uint32_t> target_of;      // by position
   std::vector<std::uint32_t> rank_block_of;  // by position

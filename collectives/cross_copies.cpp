@@ -78,22 +78,24 @@ class AllGather : public LocalWork {
     return blocks;
   }
 
+  // Copies what is not there yet into the first target's result, and that result to the others.
   void put_together(std::size_t index, const std::vector<At>& blocks,
                     std::vector<Block>& results) const {
     const Class& c = cross_.classes[index];
+    const std::uint32_t first = c.targets.front();
     const StridedCopy box = pieces_box(layout_, 1, table_.ranks);
-    for (const std::uint32_t s : c.targets) {
-      Boxes boxes;
-      for (std::uint32_t r = 0; r < table_.ranks; ++r) {
-        if (blocks[r].block.buffer.get() == results[s].buffer.get()) continue;
-        boxes.add(box, blocks[r], 0, results[s], r * layout_.piece);
-      }
-      if (boxes.list.empty()) continue;
-      enqueue(s, g_.out_bytes, boxes.reads, {results[s]},
+    Boxes boxes;
+    for (std::uint32_t r = 0; r < table_.ranks; ++r) {
+      if (blocks[r].block.buffer.get() != results[first].buffer.get())
+        boxes.add(box, blocks[r], 0, results[first], r * layout_.piece);
+    }
+    if (!boxes.list.empty()) {
+      enqueue(first, g_.out_bytes, boxes.reads, {results[first]},
               [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
                 for (const StridedCopy& b : list) ops->copy_box(b, part, parts, native);
               });
     }
+    fan_out(c, results);
   }
 
   const Interleaved layout_;

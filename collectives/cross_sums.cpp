@@ -211,7 +211,8 @@ class AllReduce : public SumCall {
           continue;
         }
         if (!in_shares(c)) {
-          for (const std::uint32_t s : c.targets) combine(s, subtrees[i], {results[s], 0}, 0, n_);
+          combine(c.targets.front(), subtrees[i], {results[c.targets.front()], 0}, 0, n_);
+          fan_out(c, results);
           continue;
         }
         const auto [begin, end] = share_of(c, c.own);

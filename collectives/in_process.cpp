@@ -18,6 +18,7 @@ namespace {
 
 using Target = CliqueTable::Target;
 using RankBlock = CliqueTable::RankBlock;
+using Team = std::vector<std::uint32_t>;  // CliqueTable::teams
 
 const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend()); }
 
@@ -46,14 +47,6 @@ bool in_one_piece_of_work(const GroupBlocks& g, const Target& target) {
 bool in_one_space(const GroupBlocks& g, const Target& target) {
   return std::all_of(target.members.begin(), target.members.end(),
                      [&](std::uint32_t p) { return g.mesh.local(p).space == target.space; });
-}
-
-void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
-                    const Addresses& from, std::byte* out, void* native) {
-  InlineVector<void*, 64> to(ranks);
-  for (std::uint32_t r = 0; r < ranks; ++r) to[r] = out + r * layout.piece;
-  ops.copy_boxes(pieces_box(layout, 1, ranks), from.data(), to.data(), static_cast<int>(ranks),
-                 native);
 }
 
 void exchange_at_once(const DeviceOps& ops, const StridedCopy& box,
@@ -95,41 +88,59 @@ Block fresh_block(MemorySpace* space, std::int64_t bytes) {
   return block;
 }
 
-// A fresh block for each RankBlock of a target.
+// Fresh blocks for the results that one task writes.
 struct Results {
+  // One for each RankBlock of a target.
   Results(const GroupBlocks& g, const Target& target, std::span<Block> all)
-      : to(target.block_count), buffers(target.block_count) {
-    for (std::uint32_t i = 0; i < target.block_count; ++i) {
-      Block& block = all[target.first_block + i];
-      block = fresh_block(target.space, g.out_bytes);
-      to[i] = block_address(block);
-      buffers[i] = block.buffer.get();
-    }
+      : Results(target.block_count) {
+    for (std::uint32_t i = 0; i < target.block_count; ++i)
+      add(i, all[target.first_block + i] = fresh_block(target.space, g.out_bytes));
+  }
+  // One for each target of a team.
+  Results(const GroupBlocks& g, const Team& team, std::span<Block> all) : Results(team.size()) {
+    for (std::size_t i = 0; i < team.size(); ++i)
+      add(i, all[team[i]] = fresh_block(g.cliques.targets[team[i]].space, g.out_bytes));
   }
   Addresses to;
   InlineVector<Buffer*, 16> buffers;
+
+ private:
+  explicit Results(std::size_t n) : to(n), buffers(n) {}
+  void add(std::size_t i, const Block& block) {
+    to[i] = block_address(block);
+    buffers[i] = block.buffer.get();
+  }
 };
 
-// The moves to a device from ranks of other memory spaces, for a timeline.
-std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t position,
-                                          std::span<const std::uint32_t> senders) {
-  const LocalDevice& to = g.mesh.local(position);
+// Whose memory a task reads and writes besides its own device's.
+struct Partners {
+  std::span<const std::uint32_t> senders;    // positions
+  std::span<const std::uint32_t> team = {};  // targets, the first of them the task's own
+};
+
+// The moves that a task of this device makes between memory spaces, for a timeline.
+std::vector<std::pair<int, int>> moves_of(const GroupBlocks& g, std::uint32_t position,
+                                          const Partners& partners) {
+  const LocalDevice& own = g.mesh.local(position);
   std::vector<std::pair<int, int>> moves;
-  for (std::uint32_t p : senders) {
+  for (std::uint32_t p : partners.senders) {
     const LocalDevice& from = g.mesh.local(p);
-    if (from.space != to.space) moves.emplace_back(from.index, to.index);
+    if (from.space != own.space) moves.emplace_back(from.index, own.index);
+  }
+  for (std::uint32_t s : partners.team) {
+    const LocalDevice& to = g.mesh.local(g.cliques.targets[s].position);
+    if (to.space != own.space) moves.emplace_back(own.index, to.index);
   }
   return moves;
 }
 
-// A task on the communication stream of a device that reads and writes `bytes`, from the positions
-// `senders`.
+// A task on the communication stream of a device that reads and writes `bytes`.
 LaunchSpec task_at(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
-                   std::span<const std::uint32_t> senders) {
+                   const Partners& partners) {
   LaunchSpec at;
   at.stream = g.mesh.local(position).comm;
   at.name = labels_tasks()
-                ? collective_task_name(g.primitive.name, g.number, moves_to(g, position, senders))
+                ? collective_task_name(g.primitive.name, g.number, moves_of(g, position, partners))
                 : g.primitive.name;
   at.bytes = bytes;
   at.cost_ns = cost_ns_of(bytes);
@@ -144,9 +155,9 @@ CollectiveSite site_at(const GroupBlocks& g, std::uint32_t position) {
 // Enqueues `work` as one task (task_at). What it throws names the collective.
 template <class Work>
 void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
-             std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,
+             const Partners& partners, std::span<Buffer* const> reads,
              std::span<Buffer* const> writes, Work work) {
-  launch(task_at(g, position, bytes, senders), reads, writes,
+  launch(task_at(g, position, bytes, partners), reads, writes,
          [site = site_at(g, position), work = std::move(work)](int part, int parts, void* native) {
            try {
              reach_collective(site, part);
@@ -173,7 +184,7 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
   if (const auto start = ops_of(g).start_space_copy; start != nullptr) {
     const SpaceCopy copy{block_address(to), block_address(from), g.out_bytes,
                          g.mesh.local(sender).index, device.index};
-    launch_later(task_at(g, position, g.out_bytes, {&sender, 1}), reads, writes,
+    launch_later(task_at(g, position, g.out_bytes, {{&sender, 1}}), reads, writes,
                  [site = site_at(g, position), start, copy](TaskEnd* end) {
                    try {
                      reach_collective(site, 0);
@@ -184,7 +195,7 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
                  });
     return to;
   }
-  enqueue(g, position, g.out_bytes, {&sender, 1}, reads, writes,
+  enqueue(g, position, g.out_bytes, {{&sender, 1}}, reads, writes,
           [ops = &ops_of(g), src = block_address(from), dst = block_address(to),
            bytes = g.out_bytes](int part, int parts, void* native) {
             if (ops->copy_between_spaces != nullptr && parts == 1)
@@ -199,23 +210,25 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
 
 void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   const CliqueTable& table = g.cliques;
-  const std::int64_t n = g.out_bytes / itemsize(dtype);
+  const std::int64_t item = itemsize(dtype), n = g.out_bytes / item;
   const int ranks = static_cast<int>(table.ranks);
   InlineVector<Block, 8> results(table.targets.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (std::size_t s = 0; s < table.targets.size(); ++s) {
-      const Target& target = table.targets[s];
-      results[s] = fresh_block(target.space, g.out_bytes);
+    for (const Team& team : table.teams) {
+      Results out(g, team, results.span());
       if (n == 0) continue;
-      Sources sources(g, target.folded);
-      Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, target.position, g.in_bytes * ranks, target.folded, sources.reads(), writes,
-              [ops = &ops_of(g), op, dtype, ranks, n, out = block_address(results[s]),
-               from = std::move(sources.from)](int part, int parts, void* native) {
-                const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
-                if (begin == end) return;
-                ops->combine(op, dtype, from.data(), ranks, out, begin, end, native);
+      const Target& root = table.targets[team.front()];
+      Sources sources(g, root.folded);
+      const std::int64_t copied = g.out_bytes * static_cast<std::int64_t>(team.size() - 1);
+      enqueue(g, root.position, g.in_bytes * ranks + copied, {root.folded, team}, sources.reads(),
+              out.buffers.span(),
+              [ops = &ops_of(g), op, dtype, ranks, from = std::move(sources.from),
+               to = SameResults(ops_of(g), std::move(out.to), team.size(), n, item)](
+                  int part, int parts, void* native) {
+                to.write(part, parts, native, [&](std::int64_t begin, std::int64_t end) {
+                  ops->combine(op, dtype, from.data(), ranks, to.first(), begin, end, native);
+                });
               });
     }
   }
@@ -228,42 +241,22 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
   InlineVector<Block, 8> results(table.targets.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (std::size_t s = 0; s < table.targets.size(); ++s) {
-      const Target& target = table.targets[s];
-      results[s] = fresh_block(target.space, g.out_bytes);
+    for (const Team& team : table.teams) {
+      Results out(g, team, results.span());
       if (g.out_bytes == 0) continue;
-      Sources sources(g, target.members);
-      Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, target.position, g.out_bytes, target.members, sources.reads(), writes,
-              [ops = &ops_of(g), layout, ranks = table.ranks, out = block_address(results[s]),
-               at_once = in_one_piece_of_work(g, target) && in_one_space(g, target),
-               copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
-               others = from_other_spaces(g, target),
-               from = std::move(sources.from)](int part, int parts, void* native) {
-                if (at_once) {
-                  if (part == 0) gather_at_once(*ops, layout, ranks, from, out, native);
-                  return;
-                }
-                if (layout.outer == 1) {
-                  const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
-                  if (begin == end) return;
-                  for (std::uint32_t r = 0; r < ranks; ++r) {
-                    if (!others.empty() && others[r] && parts == 1) {
-                      ops->copy_between_spaces(out + r * layout.piece, from[r], layout.piece,
-                                               native);
-                      continue;
-                    }
-                    copy(out + r * layout.piece + begin, from[r] + begin, end - begin, native);
-                  }
-                  return;
-                }
-                StridedCopy box = pieces_box(layout, 1, ranks);
-                for (std::uint32_t r = 0; r < ranks; ++r) {
-                  box.src = from[r];
-                  box.dst = out + r * layout.piece;
-                  ops->copy_box(box, part, parts, native);
-                }
-              });
+      const Target& root = table.targets[team.front()];
+      Sources sources(g, root.members);
+      enqueue(
+          g, root.position, g.out_bytes * static_cast<std::int64_t>(team.size()),
+          {root.members, team}, sources.reads(), out.buffers.span(),
+          [work = Gather{
+               &ops_of(g), layout, table.ranks, std::move(sources.from), from_other_spaces(g, root),
+               in_one_piece_of_work(g, root) && in_one_space(g, root),
+               team.size() == 1 ? copy_for(ops_of(g), layout.piece, g.out_bytes) : ops_of(g).copy,
+               Gather::results(ops_of(g), layout, table.ranks, std::move(out.to),
+                               team.size())}](int part, int parts, void* native) {
+            work.run(part, parts, native);
+          });
     }
   }
   give_results(g.cliques, results.span(), g.out);
@@ -290,7 +283,7 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
           std::move(sources.from),
           std::move(out.to)};
       const std::int64_t bytes = g.out_bytes * table.ranks * target.block_count;
-      enqueue(g, target.position, bytes, target.folded, sources.reads(), out.buffers.span(),
+      enqueue(g, target.position, bytes, {target.folded}, sources.reads(), out.buffers.span(),
               [work = std::move(work)](int part, int parts, void* native) {
                 work.run(part, parts, native);
               });
@@ -313,7 +306,7 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
       const auto rank_blocks =
           std::span(table.rank_blocks).subspan(target.first_block, target.block_count);
       if (in_one_piece_of_work(g, target)) {
-        enqueue(g, target.position, g.out_bytes * target.block_count, target.members,
+        enqueue(g, target.position, g.out_bytes * target.block_count, {target.members},
                 sources.reads(), out.buffers.span(),
                 [ops = &ops_of(g), box = exchange.box, rank_blocks, src_step = exchange.src_step,
                  dst_step = exchange.dst_step, ranks = table.ranks, from = std::move(sources.from),
@@ -325,8 +318,8 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
         continue;
       }
       piece.choose(g.out_bytes * target.block_count);
-      enqueue(g, target.position, g.out_bytes * target.block_count, target.members, sources.reads(),
-              out.buffers.span(),
+      enqueue(g, target.position, g.out_bytes * target.block_count, {target.members},
+              sources.reads(), out.buffers.span(),
               [piece, rank_blocks, src_step = exchange.src_step, dst_step = exchange.dst_step,
                ranks = table.ranks, from = std::move(sources.from),
                to = std::move(out.to)](int part, int parts, void* native) {

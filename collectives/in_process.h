@@ -2,8 +2,11 @@
 // plain copies.
 //
 // Results that are equal in a memory space are stored once there. Sums, maxima and gathers are
-// computed once per clique and memory space, directly from the blocks of all ranks; permutations
-// and broadcasts inside a memory space change entries of the table and move no bytes.
+// computed once per clique, directly from the blocks of all ranks, and copied to the other memory
+// spaces: by one task, whose parts each make a share of the result and copy it from the cache. (So
+// do processes, which have to send the shares: collectives/cross_sums.cpp.) Each GPU computes for
+// itself, for the memory spaces of its virtual devices. Permutations and broadcasts inside a memory
+// space change entries of the table and move no bytes.
 #pragma once
 #include "collectives/communicator.h"
 

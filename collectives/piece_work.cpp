@@ -15,6 +15,9 @@ constexpr std::int64_t kScratchBytes = 12 << 10;
 // the second size.
 constexpr std::int64_t kStreamBytes = 16 << 20;
 constexpr std::int64_t kStreamPiece = 4096;
+// So much of a result is made before it is copied to the other results: it should be in the cache
+// then, and still be worth a call.
+constexpr std::int64_t kHandOutBytes = 32 << 10;
 
 // Merges dims that are contiguous in both source and destination.
 void merge_dims(StridedCopy& box) {
@@ -66,6 +69,77 @@ StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::i
 
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total) {
   return piece >= kStreamPiece && total >= kStreamBytes ? ops.copy_streaming : ops.copy;
+}
+
+SameResults::SameResults(const DeviceOps& ops, Addresses to, std::size_t count, std::int64_t n,
+                         std::int64_t item)
+    : to_(std::move(to)),
+      count_(count),
+      n_(n),
+      item_(item),
+      step_(std::max<std::int64_t>(n, 1)),
+      copy_(ops.copy_between_spaces) {
+  if (count == 1 || copy_ != nullptr) return;
+  step_ = std::max<std::int64_t>(1, kHandOutBytes / item);
+  copy_ = copy_for(ops, std::min(step_, n) * item, n * item * static_cast<std::int64_t>(count));
+}
+
+void SameResults::hand_out(std::int64_t at, std::int64_t bytes, void* native) const {
+  for (std::size_t i = 1; i < count_; ++i) copy_(to_[i] + at, to_[0] + at, bytes, native);
+}
+
+static bool by_bytes(const DeviceOps& ops, const Interleaved& layout) {
+  // A GPU copies all rows of a block by one call.
+  return layout.outer == 1 || (ops.copy_boxes == nullptr && layout.piece >= kStreamPiece);
+}
+
+SameResults Gather::results(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
+                            Addresses to, std::size_t count) {
+  const std::int64_t row = layout.piece * ranks;
+  return by_bytes(ops, layout) ? SameResults(ops, std::move(to), count, layout.outer * row, 1)
+                               : SameResults(ops, std::move(to), count, layout.outer, row);
+}
+
+void Gather::run(int part, int parts, void* native) const {
+  if (at_once) {
+    if (part == 0)
+      to.write(0, 1, native, [&](std::int64_t, std::int64_t) { copy_at_once(native); });
+  } else if (by_bytes(*ops, layout)) {
+    to.write(part, parts, native,
+             [&](std::int64_t begin, std::int64_t end) { copy_bytes(begin, end, native); });
+  } else {
+    to.write(part, parts, native,
+             [&](std::int64_t begin, std::int64_t end) { copy_rows(begin, end, native); });
+  }
+}
+
+void Gather::copy_bytes(std::int64_t begin, std::int64_t end, void* native) const {
+  std::int64_t k = begin / layout.piece;
+  for (std::int64_t at = begin; at < end; ++k) {
+    const std::int64_t stop = std::min(end, (k + 1) * layout.piece);
+    const auto r = static_cast<std::size_t>(k % ranks);
+    const std::byte* src = from[r] + k / ranks * layout.piece + (at - k * layout.piece);
+    const CopyFn by = !others.empty() && others[r] ? ops->copy_between_spaces : copy;
+    by(to.first() + at, src, stop - at, native);
+    at = stop;
+  }
+}
+
+void Gather::copy_rows(std::int64_t begin, std::int64_t end, void* native) const {
+  StridedCopy box = pieces_box(layout, 1, ranks);
+  box.extent[0] = end - begin;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    box.src = from[r] + begin * layout.piece;
+    box.dst = to.first() + (begin * ranks + r) * layout.piece;
+    ops->copy_box(box, 0, 1, native);
+  }
+}
+
+void Gather::copy_at_once(void* native) const {
+  InlineVector<void*, 64> out(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) out[r] = to.first() + r * layout.piece;
+  ops->copy_boxes(pieces_box(layout, 1, ranks), from.data(), out.data(), static_cast<int>(ranks),
+                  native);
 }
 
 void ReduceScatter::shift(InlineVector<const void*, 64>& at, std::int64_t offset) const {

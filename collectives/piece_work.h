@@ -1,10 +1,12 @@
 // The work of the in-process communicator's tasks, on plain addresses, without buffers or devices.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "collectives/communicator.h"
 #include "core/base/inline_vector.h"
@@ -48,6 +50,60 @@ StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::i
 // The copy function for pieces of `piece` bytes where all results together have `total` bytes.
 using CopyFn = decltype(DeviceOps::copy);
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total);
+
+// Equal results in several memory spaces: each byte is computed once, in the first of them, and
+// copied into the others while it is in the cache. Each part of a task does so with its share.
+class SameResults {
+ public:
+  // The results at `to`, of n items of `item` bytes each.
+  SameResults(const DeviceOps& ops, Addresses to, std::size_t count, std::int64_t n,
+              std::int64_t item);
+  std::byte* first() const { return to_[0]; }
+
+  // make(begin, end) writes these items of the first result.
+  template <class Make>
+  void write(int part, int parts, void* native, const Make& make) const {
+    const auto [begin, end] =
+        share(n_, std::max<std::int64_t>(1, kGrainBytes / item_), part, parts);
+    for (std::int64_t at = begin; at < end; at += step_) {
+      const std::int64_t stop = std::min(end, at + step_);
+      make(at, stop);
+      hand_out(at * item_, (stop - at) * item_, native);
+    }
+  }
+
+ private:
+  void hand_out(std::int64_t at, std::int64_t bytes, void* native) const;
+
+  Addresses to_;
+  std::size_t count_;
+  std::int64_t n_, item_;
+  std::int64_t step_;  // the items that are made before they are copied
+  CopyFn copy_;
+};
+
+// An all_gather into the results of a team.
+struct Gather {
+  const DeviceOps* ops;
+  Interleaved layout;
+  std::uint32_t ranks;
+  Addresses from;
+  std::vector<bool> others;  // as from_other_spaces() says
+  bool at_once;              // one kernel copies all blocks
+  CopyFn copy;               // into the first result, past the caches if it is not read again
+  SameResults to;
+
+  // The results at `to`, in items that run() divides among its parts: bytes, or rows of the result
+  // where a row's pieces are short, so that they are copied as boxes.
+  static SameResults results(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
+                             Addresses to, std::size_t count);
+  void run(int part, int parts, void* native) const;
+
+ private:
+  void copy_bytes(std::int64_t begin, std::int64_t end, void* native) const;
+  void copy_rows(std::int64_t begin, std::int64_t end, void* native) const;
+  void copy_at_once(void* native) const;
+};
 
 // A reduce_scatter of one target, which is split into parts.
 struct ReduceScatter {

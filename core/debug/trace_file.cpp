@@ -168,7 +168,8 @@ class Writer {
 
   // Each replay of a graph runs a call's tasks again, so that the n-th task on one device belongs
   // to the n-th task on the others. If the sender has no task in the call, because receivers copy
-  // from its memory, the arrow begins in a span of no length.
+  // from its memory, the arrow begins in a span of no length; and ends in one if the receiver has
+  // none, because the sender copies into its memory.
   void arrows() {
     std::map<std::pair<std::uint64_t, int>, Turns> calls;  // (collective, device)
     for (const Told& told : spans_)
@@ -182,6 +183,12 @@ class Writer {
       const std::size_t turn = turns[{told.label.collective, e.device}]++;
       const Turns& received = calls.at({told.label.collective, e.device});
       for (const auto& [from, to] : told.label.moves) {
+        if (from == e.device && !calls.contains({told.label.collective, to})) {
+          const std::int64_t at = std::max(e.end_ns - 1, e.begin_ns);
+          line(trace_span(process_of(to), kCommunication, e.name + std::string(" (receives)"),
+                          time(at), 0, R"("receives":true)"));
+          arrow(fmt::format("{}.{}", record_.process, id++), e.name, from, e.begin_ns, to, e);
+        }
         if (to != e.device) continue;
         const auto sent = calls.find({told.label.collective, from});
         const TimelineEvent* start =

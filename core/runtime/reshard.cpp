@@ -49,6 +49,7 @@ class Mover {
     for (std::uint32_t q = 0; q < from.count; ++q) {
       regions_.emplace_back();
       source_->block_start(q, from_block_, regions_.back().start);
+      here_[from.mesh->local(q).space].push_back(q);
     }
   }
 
@@ -57,29 +58,39 @@ class Mover {
     target_->block_start(position, to_block_, box.start);
     const LocalDevice& device = target_->mesh()->local(position);
     // Devices of one memory space that need the same region share one block.
-    std::vector<std::int64_t> key(box.start, box.start + to_block_.size());
-    key.push_back(device.space->id());
-    const auto [it, fresh] = made_.emplace(std::move(key), Block());
-    if (fresh) it->second = make(device, box);
+    const std::vector<std::int64_t> key(box.start, box.start + to_block_.size());
+    const auto [it, fresh] = made_.emplace(std::pair(key, device.space), Block());
+    if (fresh) it->second = make(device, box, key);
     out = it->second;
   }
 
  private:
-  Block make(const LocalDevice& device, const Region& box) {
-    for (std::uint32_t q = 0; q < from_.count; ++q) {
-      if (from_.mesh->local(q).space != device.space) continue;
-      const std::int64_t offset =
-          contiguous_offset(to_block_, box, from_block_, regions_[q], itemsize_);
-      if (offset < 0) continue;
-      Block shared = from_.blocks()[q];
-      shared.offset += offset;
-      return shared;
+  using Key = std::vector<std::int64_t>;  // a box
+
+  // A block with this region: an old one of the device's memory space, where one has it. Otherwise
+  // a fresh one, which the first device of each hardware device puts together; those that have
+  // memory of their own there copy it, as in collectives (CliqueTable::teams).
+  Block make(const LocalDevice& device, const Region& box, const Key& key) {
+    Block& first = first_[{key, target_->mesh()->backend().native_number(device.index)}];
+    if (const auto here = here_.find(device.space); here != here_.end()) {
+      for (const std::uint32_t q : here->second) {
+        const std::int64_t offset =
+            contiguous_offset(to_block_, box, from_block_, regions_[q], itemsize_);
+        if (offset < 0) continue;
+        Block shared = from_.blocks()[q];
+        shared.offset += offset;
+        return first.buffer.get() == nullptr ? first = shared : shared;
+      }
     }
+    const std::int64_t bytes = checked_bytes(to_block_, itemsize_);
     Block fresh;
-    fresh.buffer =
-        device.space->allocate(checked_bytes(to_block_, itemsize_), MemorySpace::For::tasks);
+    fresh.buffer = device.space->allocate(bytes, MemorySpace::For::tasks);
+    if (first.buffer.get() != nullptr) {
+      copy(device, box_copy(to_block_, to_block_, to_block_, itemsize_), first, 0, fresh, 0, bytes);
+      return fresh;
+    }
     copy_pieces(device, box, fresh);
-    return fresh;
+    return first = fresh;
   }
 
   // For each distinct old region that intersects the box, copies from one device that holds the
@@ -108,11 +119,15 @@ class Mover {
       src_stride *= from_block_[d];
       dst_stride *= to_block_[d];
     }
-    const Block& from = from_.blocks()[q];
-    StridedCopy copy = box_copy(extent, from_block_, to_block_, itemsize_);
-    copy.src = static_cast<const std::byte*>(from.data()) + src_at;
-    copy.dst = static_cast<std::byte*>(to.data()) + dst_at;
-    const std::int64_t bytes = checked_bytes(extent, itemsize_);
+    copy(device, box_copy(extent, from_block_, to_block_, itemsize_), from_.blocks()[q], src_at, to,
+         dst_at, checked_bytes(extent, itemsize_));
+  }
+
+  // Copies a box between these offsets in two blocks.
+  void copy(const LocalDevice& device, StridedCopy box, const Block& from, std::int64_t src_at,
+            Block& to, std::int64_t dst_at, std::int64_t bytes) {
+    box.src = static_cast<const std::byte*>(from.data()) + src_at;
+    box.dst = static_cast<std::byte*>(to.data()) + dst_at;
     LaunchSpec spec;
     spec.stream = device.comm;
     spec.name = "copy";
@@ -121,8 +136,8 @@ class Mover {
     Buffer* reads[] = {from.buffer.get()};
     Buffer* writes[] = {to.buffer.get()};
     launch(spec, reads, writes,
-           [copy, ops = &device_ops(from_.mesh->backend())](int part, int parts, void* native) {
-             ops->copy_box(copy, part, parts, native);
+           [box, ops = &device_ops(from_.mesh->backend())](int part, int parts, void* native) {
+             ops->copy_box(box, part, parts, native);
            });
     count(Counter::copies);
     count(Counter::copied_bytes, bytes);
@@ -135,7 +150,10 @@ class Mover {
   Shape to_block_;
   int itemsize_;
   std::vector<Region> regions_;
-  std::map<std::vector<std::int64_t>, Block> made_;
+  std::map<MemorySpace*, std::vector<std::uint32_t>> here_;  // the old blocks of each space
+  std::map<std::pair<Key, MemorySpace*>, Block> made_;
+  std::map<std::pair<Key, int>, Block>
+      first_;  // the first block made of each box and hardware device
 };
 
 }  // namespace

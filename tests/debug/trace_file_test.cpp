@@ -96,13 +96,19 @@ bool lies_in(double at, const json& span) {
   return begin - 1e-6 <= at && at <= end + 1e-6;
 }
 
-// Each arrow begins once and ends once, not before its begin, inside of spans of its collective.
-void check_arrows(const json& events) {
+using Moves = std::set<std::pair<int, int>>;  // from device, to device
+
+MemorySpace* space_of_device(int d) {
+  return runtime().local_devices()[static_cast<std::size_t>(d)].space;
+}
+
+// Each arrow begins once and ends once, not before its begin, inside of spans of its collective;
+// and the arrows are those that are wanted.
+void check_arrows(const json& events, const Moves& wanted) {
   std::map<std::string, std::vector<json>> ends;
   for (const json& e : events)
     if (e.at("ph") == "s" || e.at("ph") == "f") ends[e.at("id")].push_back(e);
-  const auto& devices = runtime().local_devices();
-  std::set<std::pair<int, int>> from_to;
+  Moves from_to;
   for (const auto& [id, both] : ends) {
     ASSERT_EQ(both.size(), 2u) << id;
     const bool in_order = both[0].at("ph") == "s";
@@ -123,14 +129,17 @@ void check_arrows(const json& events) {
     }
     from_to.emplace(begin.at("pid").get<int>() - 1, end.at("pid").get<int>() - 1);
   }
-  // Data that stay in a memory space do not move.
-  std::set<std::pair<int, int>> wanted;
+  EXPECT_EQ(from_to, wanted);
+}
+
+// Data that stay in a memory space do not move.
+Moves around_the_ring() {
+  Moves moves;
   for (int d = 0; d < kDevices; ++d) {
     const int next = (d + 1) % kDevices;
-    if (devices[static_cast<std::size_t>(d)].space != devices[static_cast<std::size_t>(next)].space)
-      wanted.emplace(d, next);
+    if (space_of_device(d) != space_of_device(next)) moves.emplace(d, next);
   }
-  EXPECT_EQ(from_to, wanted);
+  return moves;
 }
 
 // Checks contents that do not depend on how the program ran.
@@ -153,7 +162,7 @@ void check_program(const json& events) {
     EXPECT_EQ(e.at("args").at("scope"), "layer");
     EXPECT_EQ(e.at("args").at("bytes").get<std::int64_t>(), 16 * 16 * 4);
   }
-  check_arrows(events);
+  check_arrows(events, around_the_ring());
   std::set<int> counted;
   for (const json& e : events) {
     if (e.at("ph") != "C") continue;
@@ -206,6 +215,26 @@ TEST_F(TraceFile, OfACapturedGraph) {
     EXPECT_EQ(members.size(), 3u) << e.dump();
   }
   EXPECT_GE(fused, 1);
+}
+
+// The first device's task adds the blocks of all, and copies the sum into each other memory space.
+TEST_F(TraceFile, OfASum) {
+  if (!runtime().backend().host_addressable())
+    GTEST_SKIP() << "GPUs of their own add the blocks each for itself";
+  Moves wanted;
+  std::set<MemorySpace*> seen = {space_of_device(0)};
+  for (int d = 1; d < kDevices; ++d) {
+    if (space_of_device(d) == space_of_device(0)) continue;
+    wanted.emplace(d, 0);
+    if (seen.insert(space_of_device(d)).second) wanted.emplace(0, d);
+  }
+  const auto f =
+      shard_map([](Array b) { return psum(b, "i"); }, make_mesh({kDevices}, "i"), P("i"), P());
+  const Array x = argument();
+  check_arrows(traced([&] { f(x).block_until_ready(); }), wanted);
+  const auto replayed = jit(f);
+  for (int k = 0; k < 3; ++k) replayed(x).block_until_ready();
+  check_arrows(traced([&] { replayed(x).block_until_ready(); }), wanted);
 }
 
 // On CPUs a trace shows the tasks of a graph that was captured before it. On GPUs it is one

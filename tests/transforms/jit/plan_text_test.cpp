@@ -105,11 +105,11 @@ segment 0
   step 1: compute %3:f32[2,4]{i} = fused[program=[1,8] (a:f32) b:f32 = sin a; c:f32 = add b 1.0 -> c] %0!
     4 tasks on compute of devices 0-3
   step 2: comm    %4:f32[2,4] = psum[axes=('i',)] %3!
-    4 tasks on comm of devices 0-3, after the events of step 1
+    1 task on comm of device 0, after the events of step 1
   step 3: comm    %5:f32[4,4]{i} = pbroadcast[axes=('i',)] %1!
   step 4: compute %6:f32[2,4]{i} = dot_general[dimension_numbers=(((1,), (0,)), ((), ()))] %2! %5!
     4 tasks on compute of devices 0-3, after the events of step 0
-  graph: 16 tasks, 28 edges
+  graph: 13 tasks, 13 edges
   memory of CpuDevice(id=0): 128 bytes (128 alive at once)
     slot 0: 32 bytes at 0, %2
     slot 4: 32 bytes at 64, %3
