@@ -1,6 +1,7 @@
 #include "shard_map/primitive.h"
 
 #include "collectives/primitives.h"
+#include "core/base/counted.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
@@ -31,8 +32,8 @@ int count_results(Types, const Params& params) {
 void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<ShardMapParams>(params);
   if (in.size() != p.jaxpr->binders.size()) {
-    throw TypeError("shard_map: the body takes " + std::to_string(p.jaxpr->binders.size()) +
-                    " blocks, and the equation has " + std::to_string(in.size()) + " operands");
+    throw TypeError("shard_map: the body takes " + counted(p.jaxpr->binders.size(), "block") +
+                    ", and the equation has " + counted(in.size(), "operand"));
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     const ShapedArray block = block_type(in[i], p.in[i], "shard_map: an operand");

@@ -137,9 +137,8 @@ Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given, Sou
   const std::int64_t wanted = axis_sizes.num_elements();
   if (wanted > static_cast<std::int64_t>(given.size())) {
     throw ValueError(
-        "make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + std::to_string(wanted) +
-        " places, and " +
-        (all ? given.size() == 1 ? "there is " : "there are " : "the list given has ") +
+        "make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + counted(wanted, "place") +
+        ", and " + (all ? given.size() == 1 ? "there is " : "there are " : "the list given has ") +
         counted(given.size(), "device") + ": use smaller axes" +
         (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) +
                    ", or more processes under mpirun)"

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/base/counted.h"
 #include "core/extend/data_access.h"
 #include "core/ir/node.h"
 #include "core/ir/types_of.h"
@@ -138,8 +139,8 @@ std::vector<VarRef> BuiltProgram::add(Checked eqn, SourceLine source) {
 void BuiltProgram::add_into(Checked eqn, std::span<const VarRef> out, SourceLine source) {
   const std::string where = eqn_text(*eqn.primitive);
   if (out.size() != eqn.types.size()) {
-    throw TypeError("JaxprBuilder: " + where + " is to bind " + std::to_string(out.size()) +
-                    " variables, and has " + std::to_string(eqn.types.size()) + " results");
+    throw TypeError("JaxprBuilder: " + where + " is to bind " + counted(out.size(), "variable") +
+                    ", and has " + counted(eqn.types.size(), "result"));
   }
   for (std::size_t o = 0; o < out.size(); ++o) {
     const auto it = states_.find(out[o].get());

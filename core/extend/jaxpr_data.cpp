@@ -61,8 +61,8 @@ void throw_unbound(const ShapedArray& type) {
                    " has no value: write one before it is read");
 }
 void throw_value_count(std::size_t vars, std::size_t values) {
-  throw ValueError("extend::Environment: " + std::to_string(values) + " values for " +
-                   std::to_string(vars) + " variables: one is wanted for each");
+  throw ValueError("extend::Environment: " + counted(values, "value") + " for " +
+                   counted(vars, "variable") + ": one is wanted for each");
 }
 
 }  // namespace detail
@@ -215,8 +215,8 @@ Arrays bind(const Eqn& eqn, Arrays inputs, SourceLine source) {
   const shmap::Eqn& e = *shmap::detail::DataAccess::handle(eqn).eqn;
   if (inputs.size() != e.in.size()) {
     throw ValueError("extend::bind: an equation of " + std::string(e.primitive->name) + " has " +
-                     std::to_string(e.in.size()) + " operands, and " +
-                     std::to_string(inputs.size()) + " were given" + at_line(source));
+                     counted(e.in.size(), "operand") + ", and was given " +
+                     std::to_string(inputs.size()) + at_line(source));
   }
   return bind_primitive(*e.primitive, *e.params, std::move(inputs), e.out.size(),
                         e.source.file ? e.source : source);

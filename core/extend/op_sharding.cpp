@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/array/sharding.h"
+#include "core/base/counted.h"
 #include "core/ir/trace.h"
 #include "shmap/extend/sharding.h"
 
@@ -101,8 +102,7 @@ OpSharding::OpSharding(const NamedSharding& sharding, int ndim, SourceLine sourc
       sharding.mesh().impl()->sharding(sharding.spec())->dims();
   if (ndim < static_cast<int>(dims.size()) || ndim > kMaxRank) {
     throw ValueError("OpSharding: the spec " + to_string(sharding.spec()) +
-                     " does not fit an array of " + std::to_string(ndim) + " dims" +
-                     at_line(source));
+                     " does not fit an array of " + counted(ndim, "dim") + at_line(source));
   }
   tile_assignment_dimensions.assign(static_cast<std::size_t>(ndim), 1);
   std::vector<bool> used(env.names.size());
@@ -190,7 +190,7 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
   ndim -= extra;
   const std::vector<std::int64_t> places = devices();
   if (static_cast<std::int64_t>(places.size()) != mesh.size())
-    fail("it is for " + std::to_string(places.size()) + " devices");
+    fail("it is for " + counted(places.size(), "device"));
   const shmap::detail::AxisEnv& env = *mesh.impl()->env();
   std::vector<std::int64_t> strides(env.sizes.size(), 1);
   for (std::size_t a = env.sizes.size(); a-- > 1;) strides[a - 1] = strides[a] * env.sizes[a];

@@ -1,5 +1,6 @@
 #include "core/extend/param_reader.h"
 
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/ir/trace.h"
 
@@ -132,8 +133,8 @@ std::shared_ptr<const Params> read_params(const Primitive& primitive, const exte
   const auto count = static_cast<int>(std::min<std::size_t>(operands.size(), kAnyNumber));
   if (count < syntax.min_operands || count > syntax.max_operands) {
     const std::string least = std::to_string(syntax.min_operands);
-    throw ValueError(std::string(primitive.name) + ": " + std::to_string(operands.size()) +
-                     " operands, and it takes " +
+    throw ValueError(std::string(primitive.name) + ": " + counted(operands.size(), "operand") +
+                     ", and it takes " +
                      (syntax.max_operands == syntax.min_operands ? least
                       : syntax.max_operands == kAnyNumber
                           ? least + " or more"

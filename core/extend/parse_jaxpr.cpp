@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/array/sharding.h"
+#include "core/base/counted.h"
 #include "core/base/element_type.h"
 #include "core/base/nearest_name.h"
 #include "core/extend/built_program.h"
@@ -197,8 +198,9 @@ class Builder {
     auto checked = program_.check(primitive, std::move(operands), params, scope_);
     scope_.results = {};
     if (checked.types.size() != results.size()) {
-      throw TypeError("an equation of " + e.primitive + " binds " + std::to_string(results.size()) +
-                      " variables, and has " + std::to_string(checked.types.size()) + " results");
+      throw TypeError("an equation of " + e.primitive + " binds " +
+                      counted(results.size(), "variable") + ", and has " +
+                      counted(checked.types.size(), "result"));
     }
     for (std::size_t o = 0; o < results.size(); ++o) {
       const ShapedArray& given = checked.types[o];

@@ -1,4 +1,5 @@
 // extend::Primitive, with which users make primitives, and the table of users' primitives.
+#include "core/base/counted.h"
 #include "shmap/extend.h"
 
 #include <algorithm>
@@ -160,8 +161,8 @@ namespace detail {
 
 void throw_unusable_rule(const std::string& primitive, const char* rule, std::size_t operands) {
   throw TypeError(primitive + ": the function that was given to its " + rule +
-                  " cannot be called with " + std::to_string(operands) +
-                  " operands, one by one or as a std::vector: see shmap/extend/primitive.h");
+                  " cannot be called with " + counted(operands, "operand") +
+                  ", one by one or as a std::vector: see shmap/extend/primitive.h");
 }
 
 }  // namespace detail

@@ -1,4 +1,5 @@
 // The parameters of equations with programs inside and of sharding constraints, by name.
+#include "core/base/counted.h"
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
 #include "core/ops/optimization_barrier.h"
@@ -20,7 +21,7 @@ using Reader = ParamReader;
 void check_operand_count(Reader& r, const Jaxpr& program) {
   if (program.binders.size() == r.operands().size()) return;
   throw TypeError(std::string(r.primitive()) + ": the program inside takes " +
-                  std::to_string(program.binders.size()) + " operands, and the equation has " +
+                  counted(program.binders.size(), "operand") + ", and the equation has " +
                   std::to_string(r.operands().size()));
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/device/device_kinds.h"
 #include "core/device/runtime.h"
@@ -119,7 +120,7 @@ void check_results(const Params& params, Types given, Types promised, SourceLine
   };
   if (given.size() != promised.size()) {
     throw TypeError(primitive_of(params).name + ": its def_impl gave " +
-                    std::to_string(given.size()) + " results, and its def_abstract_eval promised " +
+                    counted(given.size(), "result") + ", and its def_abstract_eval promised " +
                     std::to_string(promised.size()) + at_line(source));
   }
   for (std::size_t o = 0; o < given.size(); ++o) {

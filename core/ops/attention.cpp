@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "core/base/counted.h"
 #include "core/base/env.h"
 #include "core/runtime/device_ops.h"
 #include "shmap/error.h"
@@ -58,7 +59,7 @@ AttentionExtents attention_extents(Types in, const AttentionParams& p) {
   const std::size_t operands = attention_operands(p);
   if (in.size() < operands || p.q_dims.size() < 2 || p.k_dims.size() != p.q_dims.size() ||
       p.v_dims.size() != p.q_dims.size() || p.out_dims.size() != p.q_dims.size()) {
-    throw ValueError("attention: " + std::to_string(in.size()) + " operands were given, and " +
+    throw ValueError("attention: " + counted(in.size(), "operand") + " given, and " +
                      std::to_string(operands) + " are wanted");
   }
   const std::size_t row = p.q_dims.size() - 2, last = row + 1;

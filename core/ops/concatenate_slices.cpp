@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/counted.h"
 #include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
@@ -12,9 +13,8 @@ namespace {
 void eval_concatenate_slices(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<ConcatenateSlicesParams>(params);
   if (in.size() != p.slices.size()) {
-    throw ValueError("concatenate_slices: " + std::to_string(in.size()) +
-                     " operands were given, and one for each of " +
-                     std::to_string(p.slices.size()) + " slices is wanted");
+    throw ValueError("concatenate_slices: " + counted(in.size(), "operand") + " for " +
+                     counted(p.slices.size(), "slice") + ": one is wanted for each");
   }
   out[0] = p.type;
 }

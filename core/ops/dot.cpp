@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/contains.h"
+#include "core/base/counted.h"
 #include "core/base/float_format.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
@@ -20,8 +21,9 @@ void check_pair(const ShapedArray& a, const ShapedArray& b, const Dims& of_a, co
                 const char* kind) {
   const std::string types = to_string(a) + " and " + to_string(b);
   if (of_a.size() != of_b.size()) {
-    throw ValueError("dot_general: of operands " + types + ", " + std::to_string(of_a.size()) +
-                     " " + kind + " dims of the left one are given and " +
+    throw ValueError("dot_general: of operands " + types + ", " +
+                     counted(of_a.size(), kind + std::string(" dim")) + " of the left one " +
+                     (of_a.size() == 1 ? "is" : "are") + " given and " +
                      std::to_string(of_b.size()) + " of the right one: they are paired one to one");
   }
   normalize_dims(of_a, a.rank(), "dot_general: left operand");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/base/counted.h"
 #include "core/base/printable.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
@@ -40,15 +41,15 @@ void EinsumSpec::parse(const std::vector<Array>& operands) {
     begin = i + 1;
   }
   if (parts.size() != operands.size()) {
-    fail("they name " + std::to_string(parts.size()) + " operands, and " +
-         std::to_string(operands.size()) + " were given");
+    fail("they name " + counted(parts.size(), "operand") + ", and " +
+         std::to_string(operands.size()) + (operands.size() == 1 ? " was given" : " were given"));
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const int rank = operands[i].ndim();
     inputs.push_back(labels_of(parts[i], rank, "operand " + std::to_string(i)));
     if (static_cast<int>(inputs.back().size()) != rank) {
       fail("operand " + std::to_string(i) + " of type " + to_string(operands[i].type()) + " has " +
-           std::to_string(rank) + " dims, and \"" + printable(parts[i]) + "\" names " +
+           counted(rank, "dim") + ", and \"" + printable(parts[i]) + "\" names " +
            std::to_string(inputs.back().size()));
     }
   }

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "core/base/contains.h"
+#include "core/base/counted.h"
 #include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
@@ -39,8 +40,8 @@ void check_gather(Types in, const GatherParams& p) {
   if (in[1].rank() < 1) fail("the indices have no last dim, which holds the index vectors");
   const auto vector = static_cast<std::size_t>(in[1].dims().back());
   if (p.start_index_map.size() != vector)
-    fail("start_index_map has " + std::to_string(p.start_index_map.size()) +
-         " dims, and the index vectors have " + std::to_string(vector) + " entries");
+    fail("start_index_map has " + counted(p.start_index_map.size(), "dim") +
+         ", and the index vectors have " + counted(vector, "entry", "entries"));
   if (!distinct_dims(p.start_index_map, rank))
     fail("start_index_map must name dims of the operand, each once");
   if (!ascending_dims(p.collapsed_slice_dims, rank) ||
@@ -63,8 +64,10 @@ void check_gather(Types in, const GatherParams& p) {
   }
   if (static_cast<int>(p.offset_dims.size()) != windows ||
       !ascending_dims(p.offset_dims, windows + in[1].rank() - 1))
-    fail("offset_dims must name, ascending, a dim of the result for each of the " +
-         std::to_string(windows) + " dims of a slice that are not collapsed");
+    fail(
+        "offset_dims must name, ascending, a dim of the result for each dim of a slice that "
+        "is not collapsed: " +
+        std::to_string(windows));
 }
 
 void eval_gather(Types in, const Params& params, std::span<ShapedArray> out) {

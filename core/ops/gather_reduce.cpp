@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/counted.h"
 #include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
@@ -11,8 +12,8 @@ namespace {
 
 void eval_gather_reduce(Types in, const Params& params, std::span<ShapedArray> out) {
   if (in.size() != 2) {
-    throw ValueError("gather_reduce: " + std::to_string(in.size()) +
-                     " operands were given, and an array and indices are wanted");
+    throw ValueError("gather_reduce: " + counted(in.size(), "operand") +
+                     " given, and an array and indices are wanted");
   }
   out[0] = params_as<GatherReduceParams>(params).type;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "core/ops/slicing.h"
@@ -17,7 +18,7 @@ IndexTerms::IndexTerms(const ShapedArray& type, std::span<const Index> indices, 
     ellipses += index.kind == Index::Kind::other_dims;
   }
   if (given > type_.rank()) {
-    throw ValueError("an index of " + std::to_string(given) + " dims of an array of type " +
+    throw ValueError("an index of " + counted(given, "dim") + " of an array of type " +
                      to_string(type_) + ", which has " + std::to_string(type_.rank()) +
                      ": leave some out" + at_line(source_));
   }

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -48,7 +49,7 @@ Array norm(Operand given, NormOptions options) {
   }
   if (axis.size() == 1) return norm_of_vectors(x, options.ord.value_or(2), axis, options.keepdims);
   if (axis.size() != 2 || axis[0] == axis[1]) {
-    throw ValueError("norm: over " + std::to_string(axis.size()) + " dims of an array of type " +
+    throw ValueError("norm: over " + counted(axis.size(), "dim") + " of an array of type " +
                      to_string(type) +
                      ": one dim is wanted, of vectors, or two different ones, of matrices; name "
                      "them with .axis" +

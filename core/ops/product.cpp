@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/counted.h"
 #include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
@@ -20,8 +21,8 @@ ShapedArray eval_plain(Types in, const ProductParams& p) {
 
 void want_operands(Types in, std::size_t count, const char* what) {
   if (in.size() == count) return;
-  throw ValueError(std::string(what) + ": " + std::to_string(in.size()) +
-                   " operands are given, and its parameters want " + std::to_string(count));
+  throw ValueError(std::string(what) + ": " + counted(in.size(), "operand") +
+                   " given, and its parameters want " + std::to_string(count));
 }
 
 void eval_product(Types in, const Params& params, std::span<ShapedArray> out) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/contains.h"
+#include "core/base/counted.h"
 #include "core/ops/batch_rules.h"
 
 namespace shmap {
@@ -38,8 +39,8 @@ void eval_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
   const int rank = operand.rank();
   if (static_cast<std::int64_t>(p.scatter_dims_to_operand_dims.size()) != indices.dims().back())
     fail("scatter_dims_to_operand_dims has " +
-         std::to_string(p.scatter_dims_to_operand_dims.size()) +
-         " dims, and the index vectors have " + std::to_string(indices.dims().back()) + " entries");
+         counted(p.scatter_dims_to_operand_dims.size(), "dim") + ", and the index vectors have " +
+         counted(indices.dims().back(), "entry", "entries"));
   if (!distinct_dims(p.scatter_dims_to_operand_dims, rank))
     fail("scatter_dims_to_operand_dims must name dims of the operand, each once");
   if (!ascending_dims(p.inserted_window_dims, rank) ||
@@ -50,8 +51,10 @@ void eval_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
     if (is_window(p, d)) ++window;
   if (p.update_window_dims.size() != window ||
       !ascending_dims(p.update_window_dims, updates.rank()))
-    fail("update_window_dims must name, ascending, a dim of the updates for each of the " +
-         std::to_string(window) + " dims of a window that are not inserted");
+    fail(
+        "update_window_dims must name, ascending, a dim of the updates for each dim of a window "
+        "that is not inserted: " +
+        std::to_string(window));
   if (updates.dims().size() != window + indices.dims().size() - 1)
     fail("the updates must have the dims of a window and those of the indices but the last");
   window = 0;

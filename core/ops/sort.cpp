@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/counted.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -32,7 +33,7 @@ void eval_sort(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<SortParams>(params);
   if (p.num_keys < 1 || p.num_keys > static_cast<std::int64_t>(in.size())) {
     throw ValueError("sort: num_keys=" + std::to_string(p.num_keys) + " of " +
-                     std::to_string(in.size()) + " operands: wanted 1 to as many as there are");
+                     counted(in.size(), "operand") + ": wanted 1 to as many as there are");
   }
   check_line(in[0], p.dimension, "sort");
   for (std::size_t i = 0; i < in.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -149,8 +150,8 @@ Array extend::random_bits_block(Operand key, Shape of, std::vector<Operand> star
   for (std::size_t d = 0; fits && d < of.size(); ++d) fits = shape[d] <= of[d];
   if (!fits) {
     throw ValueError("random_bits_block: a block of shape " + to_string(shape) + " at " +
-                     std::to_string(starts.size()) + " starts of an array of shape " +
-                     to_string(of) + ": wanted one rank, and a block that fits" + at_line(source));
+                     counted(starts.size(), "start") + " of an array of shape " + to_string(of) +
+                     ": wanted one rank, and a block that fits" + at_line(source));
   }
   const RuleOps op(source);
   Array first = convert(Array(0), DType::i64, source);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -213,8 +214,8 @@ Array random::categorical(Key key, Operand logits, int axis, Shape shape, bool r
     }
     const std::int64_t count = prefix.num_elements();
     if (count > classes) {
-      throw ValueError("categorical: " + std::to_string(count) + " draws without replacing, of " +
-                       std::to_string(classes) + " classes: draw fewer");
+      throw ValueError("categorical: " + counted(count, "draw") + " without replacing, of " +
+                       counted(classes, "class", "classes") + ": draw fewer");
     }
     Array sum = op(add_p, logits.value, draw::gumbel(from, type.dims(), type.dtype()));
     Dims last;

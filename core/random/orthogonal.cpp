@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/counted.h"
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -123,8 +124,8 @@ Array random::orthogonal(Key key, std::int64_t n, Shape shape, DType dtype,
     throw TypeError("orthogonal: dtype " + to_string(dtype) + ": wanted f32 or f64" + at_line(s));
   }
   if (n < 0 || columns < 0) {
-    throw ValueError("orthogonal: " + std::to_string(n) + " rows and " + std::to_string(columns) +
-                     " columns: wanted 0 or more" + at_line(s));
+    throw ValueError("orthogonal: " + counted(n, "row") + " and " + counted(columns, "column") +
+                     ": wanted 0 or more" + at_line(s));
   }
   return at_source("orthogonal", s, [&] {
     Shape dims = shape;

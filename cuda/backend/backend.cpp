@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/counted.h"
 #include "core/base/env.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
@@ -102,7 +103,7 @@ void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gp
         throw DeviceError(
             "GPU " + std::to_string(gpu) + " has " + mib(free) +
             " of free memory, too little for " + std::to_string(std::max(spec.count, 1)) +
-            " devices in " + std::to_string(on_gpu) + " memory spaces, which take " + mib(streams) +
+            " devices in " + counted(on_gpu, "memory space") + ", which take " + mib(streams) +
             " for their streams and " + mib(kLeastSpace) +
             " a space at least: ask for fewer (SHMAP_DEVICES), or end what else uses this GPU");
       }

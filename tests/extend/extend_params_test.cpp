@@ -241,7 +241,7 @@ TEST(ExtendErrorsTest, MissingAndMalformedRulesNameThePrimitiveAndTheFunction) {
   shape.def_abstract_eval([](ShapedArray a, ShapedArray) { return a; });
   expect_error<TypeError>(
       [&] { shape.bind(x); },
-      {"wrong_arity: the function that was given to its def_abstract_eval", "1 operands"});
+      {"wrong_arity: the function that was given to its def_abstract_eval", "1 operand,"});
   const auto with = [](const char* name) {
     extend::Primitive q(name);
     q.def_abstract_eval([](ShapedArray a) { return a; }).def_impl([](Array a) { return a; });

@@ -297,7 +297,7 @@ TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
   expect_error<TypeError>([&] { vmap([&](Array x) { return p.bind(x); })(zeros({2})); },
                           {"def_batching", here(__LINE__ - 1).c_str()});
   expect_error<TypeError>([&] { p.bind(zeros({2})); },
-                          {"p:", "def_sharding_rule", "1 operands", here(__LINE__ - 1).c_str()});
+                          {"p:", "def_sharding_rule", "1 operand,", here(__LINE__ - 1).c_str()});
   const auto jvp = [](Arrays x, Arrays dx) { return std::pair{x, dx}; };
   expect_error<Error>([&] { p.def_jvp(jvp); },
                       {"p:", "after the first bind", here(__LINE__ - 1).c_str()});

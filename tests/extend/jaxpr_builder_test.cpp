@@ -165,7 +165,7 @@ TEST(JaxprBuilderTest, SaysWhatIsUnboundReboundMistypedOrLeaked) {
   expect_error<TypeError>([&] { b.eqn_into({x}, "sin", {x}); },
                           {"f32[3] is bound twice, the second time by an equation of sin"});
   expect_error<TypeError>([&] { b.eqn_into({}, "sin", {x}); },
-                          {"is to bind 0 variables", "1 results"});
+                          {"is to bind 0 variables, and has 1 result"});
   expect_error<TypeError>([&] { b.eqn_into({foreign}, "sin", {x}); }, {"leaked"});
   b.eqn_into({free}, "sin", {x});
   expect_error<TypeError>([&] { b.eqn_into({free}, "cos", {x}); }, {"bound twice"});

@@ -128,7 +128,7 @@ TEST(JaxprDataTest, PrimitivesAreFoundByNameAndBoundWithParameters) {
       },
       {"reduce_sum: the parameter 'axes' is True, and a list of integers"});
   expect_error<ValueError>([&] { extend::primitive("add").bind({x}); },
-                           {"add: 1 operands, and it takes 2"});
+                           {"add: 1 operand, and it takes 2"});
   expect_error<ValueError>([&] { extend::primitive("fused").bind({x}); },
                            {"fused: an equation of it cannot be made"});
 }
@@ -152,7 +152,7 @@ TEST(InterpreterTest, BindRunsOneEquationInWhateverTraceIsCurrent) {
   EXPECT_EQ(vmap([&](Array v) { return extend::bind(e, {v})[0]; })(x).to_vector<float>(),
             sin(x).to_vector<float>());
   expect_error<ValueError>([&] { extend::bind(e, {}); },
-                           {"an equation of sin has 1 operands, and 0 were given"});
+                           {"an equation of sin has 1 operand, and was given 0"});
 }
 
 TEST(InterpreterTest, ARuleStandsForEveryEquation) {
@@ -222,7 +222,7 @@ TEST(InterpreterTest, EnvironmentsHoldOneValueForAVariable) {
   EXPECT_EQ(env.read(x), 3);
   expect_error<ValueError>([&] { env.read(y); }, {"f32[2,3] has no value"});
   expect_error<ValueError>([&] { env.write(x, 4); }, {"a value twice"});
-  expect_error<ValueError>([&] { env.write({x, y}, {1}); }, {"1 values for 2 variables"});
+  expect_error<ValueError>([&] { env.write({x, y}, {1}); }, {"1 value for 2 variables"});
 }
 
 }  // namespace

@@ -137,7 +137,7 @@ TEST(OpShardingTest, BytesThatAreNoMessageAreRefused) {
   expect_error<ValueError>([&] { huge.devices(); }, {"2^24 devices at most"});
   expect_error<ValueError>(
       [&] { OpSharding(NamedSharding(make_mesh({2}, {"i"}), P(none, "i")), 1); },
-      {"does not fit an array of 1 dims"});
+      {"does not fit an array of 1 dim\n"});
 }
 
 }  // namespace

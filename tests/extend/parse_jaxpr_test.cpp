@@ -363,7 +363,7 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
   refused("{ lambda a:f32[3] .\n  let b:f32[] = reduce_sum[axes=(0,) axes=(0,)] a\n  in ( b ) }",
           {"line 2, column 38: the parameter 'axes' is given twice"});
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = add a\n  in ( b ) }",
-          {"add: 1 operands, and it takes 2"});
+          {"add: 1 operand, and it takes 2"});
   refused("{ lambda a:u8[3] .\n  let b:u8[3] = add a 300\n  in ( b ) }",
           {"line 2, column 23: '300' is not a literal of dtype u8"});
   refused("{ lambda a:f32[3]{i} .\n  let b:f32[3] = psum[axes=('k',)] a\n  in ( b ) }",

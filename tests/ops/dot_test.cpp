@@ -565,7 +565,7 @@ TEST(DotErrors, SayWhatIsWrongAndWhere) {
       [&] {
         dot_general(a, a, {.contracting = {{1}, {1}}, .batch = {{0}, {}}});
       },
-      {"dot_general", "1 batch dims", "0 of the right one"});
+      {"dot_general", "1 batch dim of the left one is given", "0 of the right one"});
   expect_error<ValueError>(
       [&] {
         dot_general(a, a, {.contracting = {{2}, {1}}});

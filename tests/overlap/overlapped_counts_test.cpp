@@ -174,7 +174,7 @@ TEST(OverlapErrors, SubscriptsDimsAxesAndSizes) {
       {"all_gather_einsum(\"ij,jk->iz\")", "'z' is in the output and in no operand", kHere});
   expect_error<ValueError>(
       in_body([](A x, A w) { return einsum_psum_scatter("ij->i", x, w, "i"); }),
-      {"einsum_psum_scatter", "they name 1 operands, and 2 were given", kHere});
+      {"einsum_psum_scatter", "they name 1 operand, and 2 were given", kHere});
   expect_error<ValueError>(
       in_body([](A x, A w) { return all_gather_einsum("ij,jk->ik", x, w, "i", {.axis = 1}); }),
       {"all_gather_einsum", "'j' has size 24 in operand 0 and size 6 in operand 1", "f32[2,6]{i}",

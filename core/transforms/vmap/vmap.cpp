@@ -150,7 +150,7 @@ std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef b
     const int dim = made.dims[o];
     const auto what = [&](int rank) {
       const std::string path = leaf_paths(result.node, "the result")[o];
-      return path + ", which has " + std::to_string(rank) + " dims with the batch dim";
+      return path + ", which has " + counted(rank, "dim") + " with the batch dim";
     };
     if (out[o].axis->kind() == InAxes::absent) {
       if (dim < 0) continue;

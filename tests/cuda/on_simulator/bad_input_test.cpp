@@ -86,7 +86,7 @@ TEST(MoreDevicesThanMemory, SaysWhatTheyTake) {
                             {"GPU 0 has 1024 MiB of free memory", "64 devices in 64 memory spaces",
                              "64 MiB for their streams", "16 MiB a space", "ask for fewer"});
   expect_error<DeviceError>({{"SHMAP_DEVICES", "cuda:0x65536"}}, use_devices,
-                            {"65536 devices in 1 memory spaces", "ask for fewer"});
+                            {"65536 devices in 1 memory space,", "ask for fewer"});
 }
 
 TEST(DriverTooOld, IsAnErrorWhereGpusWereAskedFor) {
