@@ -1,5 +1,7 @@
 #include "cuda/libraries/nvrtc_api.h"
 
+#include <cuda_runtime_api.h>
+
 #include <string>
 
 #include "cuda/libraries/late_library.h"
@@ -9,13 +11,21 @@ namespace shmap::cuda {
 
 namespace {
 
-// Any major version: the driver, which loads the images, checks what it can load.
-constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-constexpr LateLibraryInfo kInfo = {"NVRTC", kNames, env::Var::nvrtc_path, "nvrtcVersion",
-                                   "the CUDA toolkit's libnvrtc (libnvrtc12 in Debian)"};
+struct MajorVersion {
+  int major;
+  const char* name;
+};
+constexpr MajorVersion kVersions[] = {{13, "libnvrtc.so.13"},
+                                      {12, "libnvrtc.so.12"}};  // newest first
+constexpr const char* kAnyVersion = "libnvrtc.so";
 
 NvrtcApi open_nvrtc() {
-  const LateLibrary library(kInfo);
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  const std::vector<const char*> names = nvrtc_names(driver);
+  const LateLibraryInfo info = {"NVRTC", names, env::Var::nvrtc_path, "nvrtcVersion",
+                                "the CUDA toolkit's libnvrtc (libnvrtc12 in Debian)"};
+  const LateLibrary library(info);
   NvrtcApi api{};
   decltype(&nvrtcVersion) version;
   library.load("nvrtcVersion", version);
@@ -37,6 +47,15 @@ NvrtcApi open_nvrtc() {
 }
 
 }  // namespace
+
+std::vector<const char*> nvrtc_names(int driver) {
+  std::vector<const char*> names, newer;
+  for (const auto& [major, name] : kVersions)
+    (driver == 0 || major <= driver / 1000 ? names : newer).push_back(name);
+  names.push_back(kAnyVersion);
+  names.insert(names.end(), newer.rbegin(), newer.rend());
+  return names;
+}
 
 const NvrtcApi& nvrtc() {
   static const NvrtcApi api = open_nvrtc();  // a failed open_nvrtc() throws, and is tried again at

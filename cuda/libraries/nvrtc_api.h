@@ -2,6 +2,8 @@
 #pragma once
 #include <nvrtc.h>
 
+#include <vector>
+
 namespace shmap::cuda {
 
 struct NvrtcApi {
@@ -19,6 +21,11 @@ struct NvrtcApi {
   decltype(&nvrtcGetPTXSize) ptx_size;
   decltype(&nvrtcGetPTX) ptx;
 };
+
+// The names under which NVRTC is looked for, in this order, with a driver of that version (12040
+// for CUDA 12.4; 0: none). A driver loads what an NVRTC of its own major version or an older one
+// makes: the newest of these comes first. Newer ones come last, whose images the driver may refuse.
+std::vector<const char*> nvrtc_names(int driver);
 
 // NVRTC, opened at the first call. DeviceError where it is absent or too old. Any thread.
 const NvrtcApi& nvrtc();

@@ -2,10 +2,12 @@
 // are missing, wrong, or too old.
 #include "cuda/libraries/late_library.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "cuda/libraries/nvrtc_api.h"
 #include "shmap/error.h"
 #include "tests/support/error_text.h"
 
@@ -63,6 +65,18 @@ TEST_F(LateLibraryTest, WhatTheProcessHasIsTaken) {
   decltype(&std::strtol) function = nullptr;
   library.load("strtol", function);
   EXPECT_EQ(function("12", nullptr, 10), 12);
+}
+
+// A driver of CUDA 12 cannot load what NVRTC 13 makes.
+TEST_F(LateLibraryTest, NvrtcIsOfAVersionThatTheDriverCanLoad) {
+  using ::testing::ElementsAre;
+  using ::testing::StrEq;
+  EXPECT_THAT(nvrtc_names(12040),
+              ElementsAre(StrEq("libnvrtc.so.12"), StrEq("libnvrtc.so"), StrEq("libnvrtc.so.13")));
+  for (const int driver : {13000, 13020, 14000, 0})
+    EXPECT_THAT(nvrtc_names(driver),
+                ElementsAre(StrEq("libnvrtc.so.13"), StrEq("libnvrtc.so.12"), StrEq("libnvrtc.so")))
+        << driver;
 }
 
 }  // namespace
