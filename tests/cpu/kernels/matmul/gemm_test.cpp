@@ -13,114 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "core/cpu/kernels/matmul/vector_product.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
+#include "tests/cpu/kernels/matmul/gemm_reference.h"
 
 namespace shmap::cpu {
 namespace {
-
-using Rng = std::mt19937_64;
-
-template <class T>
-T random_value(Rng& rng) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return (rng() & 7u) == 0;  // rare, so that "or" does not always give true
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(rng());
-  } else {
-    // Multiples of 1/4 in [-2, 2]: products and their sums are exact in every type's accumulator.
-    return static_cast<T>(static_cast<float>(static_cast<int>(rng() % 17) - 8) / 4.f);
-  }
-}
-
-struct Case {
-  std::int64_t m, n, k;
-  bool trans_a, trans_b, accumulate;
-  std::int64_t extra;  // elements between the rows' ends and the next rows
-};
-
-// Computes a row at a time in the widest type and rounds once.
-template <class T, class Out>
-void reference(const Gemm& g, Out* c) {
-  constexpr bool logical = std::is_same_v<T, bool>;
-  using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, double>;
-  const auto* const a = static_cast<const T*>(g.a);
-  const auto* const b = static_cast<const T*>(g.b);
-  const std::int64_t b_row = g.trans_b ? 1 : g.ldb, b_col = g.trans_b ? g.ldb : 1;
-  std::vector<Sum> sums(static_cast<std::size_t>(g.n));
-  for (std::int64_t i = 0; i < g.m; ++i) {
-    Out* const out = c + i * g.ldc;
-    for (std::int64_t j = 0; j < g.n; ++j)
-      sums[static_cast<std::size_t>(j)] = g.accumulate ? static_cast<Sum>(out[j]) : Sum{};
-    for (std::int64_t l = 0; l < g.k; ++l) {
-      const Sum x = static_cast<Sum>(a[g.trans_a ? l * g.lda + i : i * g.lda + l]);
-      const T* const row = b + l * b_row;
-      for (std::int64_t j = 0; j < g.n; ++j) {
-        Sum& sum = sums[static_cast<std::size_t>(j)];
-        const Sum y = static_cast<Sum>(row[j * b_col]);
-        if constexpr (logical)
-          sum |= x & y;
-        else
-          sum += x * y;
-      }
-    }
-    for (std::int64_t j = 0; j < g.n; ++j) {
-      const Sum sum = sums[static_cast<std::size_t>(j)];
-      if constexpr (std::is_integral_v<T> || std::is_same_v<Out, double>)
-        out[j] = static_cast<Out>(sum);
-      else
-        out[j] = static_cast<Out>(static_cast<float>(sum));
-    }
-  }
-}
-
-// Storage of any T, since std::vector<bool> is not an array.
-template <class T>
-class Data {
- public:
-  explicit Data(std::int64_t count) : bytes_(static_cast<std::size_t>(count) * sizeof(T)) {}
-  T* get() { return reinterpret_cast<T*>(bytes_.data()); }
-  void fill(std::int64_t count, Rng& rng) {
-    for (std::int64_t i = 0; i < count; ++i) get()[i] = random_value<T>(rng);
-  }
-  friend bool operator==(const Data&, const Data&) = default;
-
- private:
-  std::vector<std::uint8_t> bytes_;
-};
-
-using Multiply = void (*)(const Gemm&);
-
-template <class T, class Out = T>
-void check_case(const Case& c, Multiply run, Rng& rng) {
-  Gemm g;
-  g.dtype = dtype_of<T>;
-  g.out = dtype_of<Out>;
-  g.m = c.m, g.n = c.n, g.k = c.k;
-  g.trans_a = c.trans_a, g.trans_b = c.trans_b, g.accumulate = c.accumulate;
-  g.lda = std::max<std::int64_t>(1, (c.trans_a ? c.m : c.k) + c.extra);
-  g.ldb = std::max<std::int64_t>(1, (c.trans_b ? c.k : c.n) + c.extra);
-  g.ldc = std::max<std::int64_t>(1, c.n + c.extra);
-  const std::int64_t size_a = (c.trans_a ? c.k : c.m) * g.lda + 1;
-  const std::int64_t size_b = (c.trans_b ? c.n : c.k) * g.ldb + 1;
-  const std::int64_t size_c = c.m * g.ldc + 1;
-  Data<T> a(size_a), b(size_b);
-  Data<Out> got(size_c);
-  a.fill(size_a, rng);
-  b.fill(size_b, rng);
-  got.fill(size_c, rng);
-  Data<Out> want = got;
-  g.a = a.get();
-  g.b = b.get();
-  g.c = want.get();
-  reference<T, Out>(g, want.get());
-  g.c = got.get();
-  run(g);
-  EXPECT_EQ(got, want) << short_name(g.dtype) << " -> " << short_name(g.out) << " " << c.m << "x"
-                       << c.n << "x" << c.k << " trans " << c.trans_a << c.trans_b << " accumulate "
-                       << c.accumulate << " extra " << c.extra;
-}
 
 template <class T, class Out = T>
 void check_many(Multiply run) {
@@ -138,13 +36,13 @@ void check_many(Multiply run) {
     }
   }
   for (int i = 0; i < 20; ++i) {
-    const Case c{static_cast<std::int64_t>(rng() % 70),
-                 static_cast<std::int64_t>(rng() % 150),
-                 static_cast<std::int64_t>(rng() % 90),
-                 (rng() & 1) != 0,
-                 (rng() & 1) != 0,
-                 (rng() & 1) != 0,
-                 static_cast<std::int64_t>(rng() % 4)};
+    const GemmCase c{static_cast<std::int64_t>(rng() % 70),
+                     static_cast<std::int64_t>(rng() % 150),
+                     static_cast<std::int64_t>(rng() % 90),
+                     (rng() & 1) != 0,
+                     (rng() & 1) != 0,
+                     (rng() & 1) != 0,
+                     static_cast<std::int64_t>(rng() % 4)};
     check_case<T, Out>(c, run, rng);
   }
   check_case<T, Out>({30, 20, 1500, false, true, true, 1}, run, rng);
@@ -153,10 +51,6 @@ void check_many(Multiply run) {
 template <GemmEngine engine>
 void run_with(const Gemm& g) {
   gemm_with(engine, g);
-}
-
-void run_in_parts(const Gemm& g) {
-  for (int part = 6; part >= 0; --part) gemm_part(g, part, 7);
 }
 
 TEST(Gemm, OwnKernelMatchesReferenceForEveryDtype) {
@@ -219,7 +113,7 @@ TEST(Gemm, AmxMatchesReference) {
                                {16, 16, 32},
                                {17, 48, 1025}}) {
     for (int flags = 0; flags < 8; flags += m < 1000 ? 1 : 5) {
-      const Case c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
+      const GemmCase c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
       check_case<bfloat16>(c, run, rng);
       check_case<bfloat16, float>(c, run, rng);
     }
@@ -239,7 +133,7 @@ TEST(Gemm, Avx512MatchesReference) {
                                {15, 33, 513},
                                {27, 31, 17}}) {
     for (int flags = 0; flags < 8; ++flags) {
-      const Case c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
+      const GemmCase c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
       check_case<float>(c, run, rng);
       check_case<double>(c, run, rng);
     }
@@ -251,7 +145,7 @@ TEST(Gemm, Avx512MatchesReference) {
   }
   for (int n = 1; n <= 17; ++n) {  // rows of a vector or less, computed in place
     for (int m = 1; m <= 17; ++m) {
-      const Case c{m, n, 1 + 7 * m % 40, n % 2 != 0, false, m % 2 != 0, n % 3};
+      const GemmCase c{m, n, 1 + 7 * m % 40, n % 2 != 0, false, m % 2 != 0, n % 3};
       check_case<float>(c, run, rng);
       check_case<double>(c, run, rng);
     }
@@ -262,7 +156,7 @@ TEST(Gemm, NarrowRowsMatchReference) {
   Rng rng(7);
   for (int n = 1; n <= 17; ++n) {  // every number of lanes of one vector and of two, and one more
     for (int m = 1; m <= 17; ++m) {
-      const Case c{m, n, 1 + 7 * m % 40, n % 2 != 0, m % 3 == 0, m % 2 != 0, n % 3};
+      const GemmCase c{m, n, 1 + 7 * m % 40, n % 2 != 0, m % 3 == 0, m % 2 != 0, n % 3};
       check_case<float>(c, gemm, rng);
       check_case<double>(c, gemm, rng);
     }
@@ -519,127 +413,6 @@ TEST(Gemm, AccumulatesWithTheBitsOfAnAdditionWhereItSaysSo) {
   EXPECT_FALSE(gemm_accumulates_exactly(plain));
   plain.dtype = plain.out = i32;
   EXPECT_TRUE(gemm_accumulates_exactly(plain));
-}
-
-template <class T, class Out = T>
-void check_vectors() {
-  Rng rng(31);
-  for (const std::int64_t k : {0, 1, 8, 17, 65, 200}) {
-    for (const std::int64_t n : {1, 2, 15, 16, 33, 1025}) {
-      if (n * k > 20000) continue;
-      for (int flags = 0; flags < 8; ++flags) {
-        const bool trans_a = (flags & 1) != 0, trans_b = (flags & 2) != 0, add = (flags & 4) != 0;
-        const auto extra = static_cast<std::int64_t>(rng() % 3);
-        check_case<T, Out>({1, n, k, trans_a, trans_b, add, extra}, gemm, rng);
-        check_case<T, Out>({n, 1, k, trans_a, trans_b, add, extra}, gemm, rng);
-      }
-    }
-  }
-}
-
-TEST(Gemm, ProductsOfAMatrixAndAVectorMatchTheReference) {
-  check_vectors<float>();
-  check_vectors<double>();
-  check_vectors<bfloat16>();
-  check_vectors<bfloat16, float>();
-  check_vectors<float16>();
-  check_vectors<std::int32_t>();
-}
-
-// A product of a matrix and a vector that is cut along its results keeps all bits.
-TEST(Gemm, PartsOfAVectorsProductHaveTheBitsOfTheWhole) {
-  if (!is_vector_product({.m = 1, .n = 64, .k = 64}))
-    GTEST_SKIP() << "this CPU has no kernels for a matrix and a vector";
-  Rng rng(37);
-  std::normal_distribution<float> normal;
-  constexpr std::int64_t n = 1500, k = 333;
-  std::vector<float> matrix(n * k), vector(n), whole(n), cut(n);
-  for (float& v : matrix) v = normal(rng);
-  for (float& v : vector) v = normal(rng);
-  for (const bool row : {false, true}) {
-    for (const bool transposed : {false, true}) {
-      Gemm g;
-      g.m = row ? 1 : n, g.n = row ? n : 1, g.k = k;
-      g.a = row ? vector.data() : matrix.data();
-      g.b = row ? matrix.data() : vector.data();
-      (row ? g.trans_b : g.trans_a) = transposed;
-      g.lda = row ? k : transposed ? n : k;
-      g.ldb = row ? (transposed ? k : n) : 1;
-      g.ldc = row ? n : 1;
-      g.c = whole.data();
-      gemm(g);
-      g.c = cut.data();
-      run_in_parts(g);
-      EXPECT_EQ(std::memcmp(whole.data(), cut.data(), sizeof(float) * n), 0) << row << transposed;
-    }
-  }
-}
-
-// Long sums that are cut in blocks, which any number of parts may share, keep all bits and their
-// accuracy.
-template <class T, class Compute>
-void check_long_sums(std::int64_t results, std::int64_t k, std::int64_t stride) {
-  Rng rng(53);
-  std::vector<T> matrix(static_cast<std::size_t>(results * k)), vector;
-  for (T& v : matrix) v = random_value<T>(rng);
-  for (std::int64_t i = 0; i < k * stride; ++i) vector.push_back(random_value<T>(rng));
-  std::vector<T> whole(static_cast<std::size_t>(results)), cut(whole), exact(whole);
-  Gemm g;
-  g.dtype = g.out = dtype_of<T>;
-  g.m = results, g.n = 1, g.k = k;
-  g.a = matrix.data(), g.lda = k;
-  g.b = vector.data(), g.ldb = stride;
-  g.ldc = 1;
-  ASSERT_TRUE(has_long_sums(g));
-  g.c = exact.data();
-  reference<T, T>(g, exact.data());
-  g.c = whole.data();
-  gemm(g);
-  EXPECT_EQ(std::memcmp(whole.data(), exact.data(), whole.size() * sizeof(T)), 0);
-  for (T& v : matrix) v = static_cast<T>(static_cast<float>(v) * 1.1f);  // sums that round
-  gemm(g);
-  const std::int64_t blocks = sum_block_count(k);
-  for (const std::int64_t at : {std::int64_t{1}, blocks / 2, blocks - 1}) {
-    std::vector<Compute> partials(static_cast<std::size_t>(blocks * results), Compute(NAN));
-    ASSERT_EQ(long_sums_bytes(g), static_cast<std::int64_t>(partials.size() * sizeof(Compute)));
-    sum_blocks(g, at, blocks, partials.data());
-    sum_blocks(g, 0, at, partials.data());
-    g.c = cut.data();
-    finish_long_sums(g, partials.data());
-    EXPECT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(T)), 0)
-        << results << " " << k << " " << at;
-  }
-  // A result has the same bits when it is computed alone.
-  g.m = 1;
-  g.c = cut.data();
-  gemm(g);
-  EXPECT_EQ(std::memcmp(whole.data(), cut.data(), sizeof(T)), 0);
-}
-
-TEST(Gemm, PartsOfLongSumsHaveTheBitsOfTheWhole) {
-  if (!is_vector_product({.m = 1, .n = 64, .k = 64}))
-    GTEST_SKIP() << "this CPU has no kernels for a matrix and a vector";
-  check_long_sums<float, float>(1, kSumBlock + 1, 1);
-  check_long_sums<float, float>(3, 3 * kSumBlock - 7, 2);
-  check_long_sums<double, double>(37, 2 * kSumBlock, 1);
-  check_long_sums<bfloat16, float>(2, 5 * kSumBlock + 33, 3);
-  check_long_sums<float16, float>(1, 2 * kSumBlock + 1, 1);
-  EXPECT_FALSE(has_long_sums({.m = 1, .n = 1, .k = kSumBlock}));
-}
-
-TEST(Gemm, VectorsPassInfinitiesAndNans) {
-  constexpr std::int64_t k = 37;
-  const float inf = HUGE_VALF;
-  std::vector<float> matrix(2 * k, 1.f), vector(k, 1.f);
-  matrix[k - 1] = inf;
-  matrix[2 * k - 1] = NAN;
-  float out[2];
-  Gemm g;
-  g.m = 2, g.n = 1, g.k = k, g.lda = k, g.ldb = 1, g.ldc = 1;
-  g.a = matrix.data(), g.b = vector.data(), g.c = out;
-  gemm(g);
-  EXPECT_EQ(out[0], inf);
-  EXPECT_TRUE(std::isnan(out[1]));
 }
 
 TEST(Gemm, RefusesOtherDtypes) {
