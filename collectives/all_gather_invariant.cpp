@@ -108,12 +108,14 @@ void transpose_pscatter(TransposeCall& call) {
   piece[d] /= p.ranks;
   std::vector<Array> in = {zeros(whole.dims(), whole.dtype(), call.source),
                            bind_reshape(ct, piece, call.source)};
+  // The starts, rank × piece, do not fit into i32 where the whole dim does not.
+  const DType wide = whole.dims()[d] > INT32_MAX ? DType::i64 : DType::i32;
   const Array rank =
-      shmap::bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source);
+      convert(shmap::bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source), wide,
+              call.source);
   for (std::size_t k = 0; k < piece.size(); ++k) {
-    const int step = k == d ? static_cast<int>(piece[d]) : 0;
-    in.push_back(
-        bind(mul_p, rank, scalar_of(DType::i32, step, call.source), no_params, call.source));
+    const auto step = static_cast<double>(k == d ? piece[d] : 0);
+    in.push_back(bind(mul_p, rank, scalar_of(wide, step, call.source), no_params, call.source));
   }
   call.out[0] = shmap::bind(dynamic_update_slice_p, std::span<Array>(in), no_params, call.source);
 }

@@ -86,7 +86,7 @@ class Rings {
 
   Array gather(bool both) {
     Array first = travelling(), second;
-    index_ = axis_index(spec_.axes, source_);
+    index_ = rank_index();
     const std::int64_t half = both && part_ > 1 ? (part_ + 1) / 2 : part_;
     const bool two = half < part_;
     const int dim = place_of(spec_.labels(spec_.operand), spec_.part);
@@ -112,7 +112,7 @@ class Rings {
   }
 
   Array scatter(bool both) {
-    index_ = axis_index(spec_.axes, source_);
+    index_ = rank_index();
     const std::int64_t half = both && part_ > 1 ? (part_ + 1) / 2 : part_;
     const bool two = half < part_;
     Array first, second;
@@ -130,7 +130,7 @@ class Rings {
   // Sends each piece directly to the rank that needs it, at the distance `shift`.
   Array exchange(bool both) {
     const Array whole = travelling();
-    index_ = axis_index(spec_.axes, source_);
+    index_ = rank_index();
     const std::string& labels = spec_.labels(spec_.operand);
     const int split = place_of(labels, spec_.part);
     const std::int64_t width = node_of(whole)->type.dims()[static_cast<std::size_t>(split)] / n_;
@@ -143,7 +143,7 @@ class Rings {
   }
 
   Array exchange_result(bool both) {
-    index_ = axis_index(spec_.axes, source_);
+    index_ = rank_index();
     Array out;
     std::vector<int> order = shifts(both);
     std::rotate(order.begin(), order.begin() + 1, order.end());  // other ranks' pieces come first,
@@ -162,6 +162,16 @@ class Rings {
   }
 
  private:
+  // This rank's number, from which the starts of pieces are computed: as i64 where a dim that
+  // consists of all ranks' pieces may be too large for i32.
+  Array rank_index() const {
+    std::int64_t largest = 0;
+    for (const Array* x : {&a_, &b_})
+      for (const std::int64_t extent : node_of(*x)->type.dims())
+        largest = std::max(largest, extent);
+    const Array index = axis_index(spec_.axes, source_);
+    return largest > INT32_MAX / n_ ? convert(index, i64, source_) : index;
+  }
   Array travelling() const { return spec_.operand == 0 ? a_ : b_; }
   DType dtype() const { return node_of(a_)->type.dtype(); }
 

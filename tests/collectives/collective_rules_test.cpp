@@ -214,6 +214,23 @@ TEST(CollectiveRules, TiesOfExtremaShare) {
   EXPECT_EQ(numbers(grad([f](Array v) { return sum(f(v)); })(x)), (Numbers{0, .5, .5, 0}));
 }
 
+// Where a rank's piece begins, rank × extent, is computed in i64 where i32 cannot hold it.
+TEST(CollectiveRules, LargePiecesBeginWhereTheyShould) {
+  const auto program = [](std::int64_t extent) {
+    const auto cotangent = [](Array x) {
+      const auto [y, pullback] = vjp([](Array v) { return pscatter(v, "i", {.tiled = true}); }, x);
+      return std::get<0>(pullback(y));
+    };
+    const auto f =
+        shard_map(cotangent, mesh_in_all_processes({4}, {"i"}), P(), P(), {.check_vma = false});
+    return to_string(make_jaxpr(f)(abstract_array(ShapedArray({extent}, f32))));
+  };
+  const std::string large = program(INT64_C(1) << 34), small = program(1 << 20);
+  EXPECT_NE(large.find("i64[]{i} = mul e 4294967296"), std::string::npos) << large;
+  EXPECT_NE(small.find("i32[]{i} = mul d 262144"), std::string::npos) << small;
+  EXPECT_EQ(small.find("i64"), std::string::npos) << small;
+}
+
 // Integers have zero tangents.
 TEST(CollectiveRules, IntegersHaveZeros) {
   const auto f = shard_map([](Array x) { return psum(x, "i"); }, mesh_in_all_processes({4}, {"i"}),

@@ -145,6 +145,28 @@ TEST(OverlapCounts, TheChoiceCanBeReadAndForced) {
   EXPECT_EQ(exchanged.form, Overlap::none);
 }
 
+// Where a rank's piece begins, rank × extent, is computed in i64 where i32 cannot hold it.
+TEST(OverlapCounts, LargePiecesBeginWhereTheyShould) {
+  const auto rows = [](const Body& body, std::int64_t m) {
+    const auto f = shard_map(body, ring_mesh(), {P("i"), P()}, P("i"));
+    const auto abstract = [](Shape shape) { return abstract_array(ShapedArray(shape, f32)); };
+    return to_string(make_jaxpr(f)(abstract({m, 16}), abstract({16, 8})));
+  };
+  for (const Overlap form : {Overlap::ring, Overlap::two_rings}) {
+    const Body gather = [form](Array x, Array w) {
+      return all_gather_einsum("mk,kn->mn", x, w, "i", {.form = form});
+    };
+    const Body scatter = [form](Array x, Array w) {
+      return einsum_psum_scatter("mk,kn->mn", x, w, "i", {.form = form});
+    };
+    for (const Body& body : {gather, scatter}) {
+      const std::string large = rows(body, INT64_C(1) << 37), small = rows(body, 1 << 20);
+      EXPECT_NE(large.find(":i64"), std::string::npos) << large;
+      EXPECT_EQ(small.find(":i64"), std::string::npos) << small;
+    }
+  }
+}
+
 std::function<void()> in_body(std::function<Array(Array, Array)> body) {
   return [body = std::move(body)] {
     const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
