@@ -1,6 +1,7 @@
 #include "core/transforms/autodiff/partial_eval.h"
 
 #include <algorithm>
+#include <map>
 
 namespace shmap {
 
@@ -59,8 +60,6 @@ Mask dependent(const Primitive& primitive, const Params& params, const Mask& lin
   if (!any(linear)) return Mask(n, false);
   if (!primitive.prune || all(linear)) return Mask(n, true);
   const std::vector<const Jaxpr*> inside = inner_jaxprs(params);
-  for (const Jaxpr* program : inside)
-    if (std::any_of(program->eqns.begin(), program->eqns.end(), has_effect)) return Mask(n, true);
   if (primitive.control_flow == ControlFlow::none && inside.size() == 1 &&
       inside[0]->binders.size() == linear.size() && inside[0]->outs.size() == n)
     return dependent_results(*inside[0], linear);
@@ -73,6 +72,74 @@ Mask dependent(const Primitive& primitive, const Params& params, const Mask& lin
   }
   return found;
 }
+
+// Whether what the programs inside do with primals is done again where the linear program runs:
+// checkpoint computes its values again, and while_loop its trips.
+bool runs_again(const Primitive& p) {
+  return p.stays_apart || p.control_flow == ControlFlow::while_loop;
+}
+
+// The effects of a program and of those inside of it, and whether they are had again; `again`:
+// whether those of this program are.
+void find_effects(const Jaxpr& jaxpr, bool again, std::map<const Eqn*, bool>& found) {
+  for (const Eqn& e : jaxpr.eqns) {
+    if (!has_effect(e)) continue;
+    if (!e.primitive->prune) {
+      found[&e] = found[&e] || again;
+      continue;
+    }
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      find_effects(*inner, again || runs_again(*e.primitive), found);
+  }
+}
+
+// How an operation with programs inside is done in two parts.
+class TwoParts {
+ public:
+  // linear: which operands depend on tangents; results: how many there are.
+  TwoParts(const Primitive& primitive, const Params& params, const Mask& linear,
+           std::size_t results, PruneMemo& memo)
+      : primitive_(primitive),
+        params_(params),
+        operands_(linear.size()),
+        memo_(memo),
+        rest_(dependent(primitive, params, linear, results, memo)) {
+    if (!primitive.prune || !any(linear)) return;
+    std::map<const Eqn*, bool> effects;
+    for (const Jaxpr* program : inner_jaxprs(params))
+      find_effects(*program, runs_again(primitive), effects);
+    for (const auto& [e, again] : effects) {
+      const EffectSet alone{e};
+      PruneMemo of_one{&alone, {}};
+      const Mask reads = part_of(primitive, params, operands_, Mask(results, false), of_one).in;
+      bool depends = false;
+      for (std::size_t i = 0; i < reads.size(); ++i) depends = depends || (reads[i] && linear[i]);
+      if (!depends) known_effects_.insert(e);
+      if (depends || again) rest_effects_.insert(e);
+    }
+  }
+
+  const Mask& rest() const { return rest_; }  // the results that depend on tangents
+  bool has_known() const { return !all(rest_) || !known_effects_.empty(); }
+  bool has_rest() const { return any(rest_) || !rest_effects_.empty(); }
+  Part known_part() const { return part(flipped(rest_), known_effects_); }
+  Part rest_part() const { return part(rest_, rest_effects_); }
+
+ private:
+  Part part(const Mask& wanted, const EffectSet& effects) const {
+    if (known_effects_.empty() && rest_effects_.empty())
+      return part_of(primitive_, params_, operands_, wanted, memo_);
+    PruneMemo memo{&effects, {}};
+    return part_of(primitive_, params_, operands_, wanted, memo);
+  }
+
+  const Primitive& primitive_;
+  const Params& params_;
+  std::size_t operands_;
+  PruneMemo& memo_;
+  Mask rest_;
+  EffectSet known_effects_, rest_effects_;
+};
 
 template <class T>
 std::vector<T> chosen(std::span<const T> items, const Mask& kept) {
@@ -102,19 +169,16 @@ bool take_apart(JaxprTrace& linear, const Primitive& primitive, std::span<Array>
   Mask staged;
   for (const Array& x : in) staged.push_back(linear.is_staged(x));
   const SplitScope split;
-  PruneMemo& memo = split.memo();
-  const Mask rest = dependent(primitive, params, staged, out.size(), memo);
-  if (all(rest)) return false;
-  const Mask known = flipped(rest);
+  const TwoParts parts(primitive, params, staged, out.size(), split.memo());
+  if (!parts.has_known()) return false;
   {
     TraceScope scope(*linear.below());
-    process_part(*linear.below(), primitive, part_of(primitive, params, in.size(), known, memo),
-                 params, in, known, out, source);
+    process_part(*linear.below(), primitive, parts.known_part(), params, in, flipped(parts.rest()),
+                 out, source);
   }
-  if (!any(rest)) return true;
+  if (!parts.has_rest()) return true;
   const PartialEvaluation done(linear, nullptr);
-  process_part(linear, primitive, part_of(primitive, params, in.size(), rest, memo), params, in,
-               rest, out, source);
+  process_part(linear, primitive, parts.rest_part(), params, in, parts.rest(), out, source);
   return true;
 }
 
@@ -148,8 +212,8 @@ JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {
   std::vector<Eqn> eqns;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e) {
     const Eqn& eqn = jaxpr.eqns[e];
-    const Mask rest =
-        dependent(*eqn.primitive, *eqn.params, vars.among(eqn.in), eqn.out.size(), memo);
+    const TwoParts parts(*eqn.primitive, *eqn.params, vars.among(eqn.in), eqn.out.size(), memo);
+    const Mask& rest = parts.rest();
     vars.add(eqn.out, rest);
     if (!any(rest) || all(rest)) {
       if (!eqns.empty()) eqns.push_back(eqn);
@@ -157,10 +221,8 @@ JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {
     }
     if (eqns.empty())
       eqns.assign(jaxpr.eqns.begin(), jaxpr.eqns.begin() + static_cast<std::ptrdiff_t>(e));
-    for (const Mask& wanted : {flipped(rest), rest}) {
-      const Part part = part_of(*eqn.primitive, *eqn.params, eqn.in.size(), wanted, memo);
-      eqns.push_back(part_eqn(eqn, part, wanted));
-    }
+    eqns.push_back(part_eqn(eqn, parts.known_part(), flipped(rest)));
+    eqns.push_back(part_eqn(eqn, parts.rest_part(), rest));
   }
   if (eqns.empty()) return JaxprRef(&jaxpr);
   return jaxpr_like(jaxpr, jaxpr.binders, std::move(eqns), jaxpr.outs);

@@ -2,8 +2,9 @@
 // gets primals and tangents together, the results that depend on primals alone can be computed
 // without the tangents. Such equations come from rules of custom_jvp that call a program (jit,
 // scan, cond, shard_map) of both, for one by differentiating under vmap a function that has a
-// program inside. What both parts of the equation need is computed in both. A program with effects
-// stays whole.
+// program inside. What both parts need is computed in both. What a program prints of primals alone
+// it prints with the primals, and the rest where the linear program runs, as JAX does; checkpoint
+// and while_loop compute their primals again there, and print them again.
 #pragma once
 #include <vector>
 
@@ -28,7 +29,7 @@ class SplitScope {
  private:
   static constinit thread_local PruneMemo* memo_;
   PruneMemo* before_;
-  PruneMemo own_;
+  PruneMemo own_{&no_effects, {}};  // asks what results depend on
 };
 
 // Which results depend on the arguments in `linear`, through programs inside of equations too.

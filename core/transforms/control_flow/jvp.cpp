@@ -4,6 +4,7 @@
 
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derived.h"
+#include "core/transforms/autodiff/partial_eval.h"
 #include "core/transforms/control_flow/derivatives.h"
 #include "core/transforms/control_flow/staged_flow.h"
 #include "core/transforms/tracing/jaxpr_body.h"
@@ -153,9 +154,16 @@ void jvp_while(JvpCall& call) {
     JaxprBody(*p.cond_jaxpr, test_consts)(leaves, result);
   };
   Together body(inner, program, active, bodies, carry);
-  body.give(inner, stage_while(site_of(call), detail::BodyRef(test), detail::BodyRef(body),
-                               with_tangents(inner, active, bodies, bodies + carry)));
-  if (call.linear) call.run();
+  const auto stage = [&] {
+    body.give(inner, stage_while(site_of(call), detail::BodyRef(test), detail::BodyRef(body),
+                                 with_tangents(inner, active, bodies, bodies + carry)));
+  };
+  if (!call.linear) return stage();
+  {
+    const PartialEvaluation whole(*call.linear, nullptr);  // run() computes the primals
+    stage();
+  }
+  call.run();
 }
 
 // ---- cond

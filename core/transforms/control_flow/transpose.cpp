@@ -147,7 +147,8 @@ class ScanTransposer {
     Flags known(p_.jaxpr->outs.size());
     for (std::size_t k = 0; k < carry_; ++k) known[k] = !linear_[first_ + k];
     if (!any_of(known)) return {};
-    const PrunedJaxpr pruned = prune_jaxpr(*p_.jaxpr, known);
+    PruneMemo memo{&no_effects, {}};  // effects are had in the trips of the transpose
+    const PrunedJaxpr pruned = prune_jaxpr(*p_.jaxpr, known, memo);
     std::vector<Array> init, xs;
     for (std::size_t i = first_; i < linear_.size(); ++i)
       if (!linear_[i]) (i < first_ + carry_ ? init : xs).push_back(call_.in[i]);

@@ -9,7 +9,20 @@
 
 namespace shmap {
 
+const EffectSet no_effects;
+
 namespace {
+
+// Whether the equation stays although nothing reads its results.
+bool stays_for_effect(const Eqn& eqn, const EffectSet* effects) {
+  if (!has_effect(eqn)) return false;
+  if (effects == nullptr) return true;
+  if (!eqn.primitive->prune) return effects->count(&eqn) != 0;
+  for (const Jaxpr* inner : inner_jaxprs(*eqn.params))
+    for (const Eqn& e : inner->eqns)
+      if (stays_for_effect(e, effects)) return true;
+  return false;
+}
 
 template <class T>
 void keep_only(std::vector<T>& items, const std::vector<bool>& kept) {
@@ -34,7 +47,7 @@ class Remover {
       const Eqn& eqn = jaxpr_.eqns[e];
       const bool kept = std::any_of(eqn.out.begin(), eqn.out.end(),
                                     [&](const VarRef& v) { return is_live(v); }) ||
-                        has_effect(eqn);
+                        stays_for_effect(eqn, memo_.effects);
       if (!kept) {
         made_.remove(static_cast<int>(e));
       } else if (!eqn.primitive->prune || !prune(e)) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -19,9 +20,16 @@ struct PrunedJaxpr {
   bool changed = false;  // whether an equation was removed or changed
 };
 
+// Equations with effects that have no `prune`: prints, calls of functions with rules that print.
+using EffectSet = std::set<const Eqn*>;
+extern const EffectSet no_effects;
+
 // The results of prune_jaxpr in one pass. Rules of loops and branches ask for the same program
 // several times, at each level of a nest.
 struct PruneMemo {
+  // Which effects of the programs stay although nothing reads their results; null: all. A memo
+  // serves one set.
+  const EffectSet* effects = nullptr;
   struct Found {
     JaxprRef asked;  // kept alive, so that no other program gets its address
     PrunedJaxpr pruned;
