@@ -21,7 +21,6 @@
 #include "cuda/kernels/matmul/padded_gemm.h"
 #include "cuda/kernels/matmul/product_tail.h"
 #include "cuda/kernels/matmul/shared_timer.h"
-#include "cuda/kernels/matmul/tile_gemm.h"
 #include "cuda/kernels/matmul/timed_choice.h"
 #include "cuda/kernels/matmul/workspaces.h"
 #include "cuda/libraries/cublaslt_api.h"
@@ -34,6 +33,10 @@ namespace {
 // The largest workspace that an algorithm may use; twice what NVIDIA recommends for Hopper.
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
 constexpr int kCandidates = 24;
+// An algorithm that first clears a counter in its workspace counts as so many times slower: the
+// fill waits in a copy engine, behind the copies of other streams. (On an H200 the first product of
+// a ring whose blocks came through pinned host memory began 3.2 ms late.)
+constexpr float kFillCosts = 1.2f;
 // Alignments beyond kGemmAlignment bytes are not distinguished.
 constexpr std::uint64_t kGemmAlignment = 16;
 
@@ -138,8 +141,6 @@ std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
 // The choice between a plain product and one of padded copies, as it is kept on disk.
 constexpr const char* kPadded = "padded";
 constexpr const char* kPlain = "plain";
-// The choice of tile_gemm.
-constexpr const char* kTiles = "tiles of this library";
 
 bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != Activation::none; }
 
@@ -224,16 +225,8 @@ class Plan {
   void take(const cublasLtMatmulHeuristicResult_t& chosen) {
     algorithm_ = chosen.algo;
     workspace_bytes_ = chosen.workspaceSize;
-    is_tiled_ = false;
     is_empty_ = false;
   }
-  // tile_gemm takes the place of cuBLASLt.
-  void take_tiles() {
-    workspace_bytes_ = 0;
-    is_tiled_ = true;
-    is_empty_ = false;
-  }
-  bool is_tiled() const { return is_tiled_; }
   bool is_empty() const { return is_empty_; }  // cuBLASLt has no algorithm
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
@@ -286,7 +279,6 @@ class Plan {
   cublasLtMatmulAlgo_t algorithm_ = {};
   std::size_t workspace_bytes_ = 0;
   bool wide_ = false;
-  bool is_tiled_ = false;
   bool is_empty_ = true;
 };
 
@@ -362,10 +354,6 @@ class Gemms {
     if (it == plans_.end()) it = plans_.emplace(key, make(g, key, gpu, index, stream)).first;
     const Plan& plan = it->second;
     if (plan.is_empty()) return false;
-    if (plan.is_tiled()) {
-      tile_gemm(g, stream);
-      return true;
-    }
     void* workspace = workspace_of(plan, index, stream);
     const cublasStatus_t status = plan.run(g, gpu, workspace, stream);
     if (status != CUBLAS_STATUS_SUCCESS) {
@@ -395,15 +383,10 @@ class Gemms {
     if (candidates.empty()) return plan;
     plan.take(candidates.front());
     const bool once = g.d != nullptr && g.d == g.c;  // D is C: each run adds to it again
-    if ((candidates.size() == 1 && !may_be_tiled(g)) || once || !env::flag(env::Var::time_gemms))
-      return plan;
+    if (candidates.size() == 1 || once || !env::flag(env::Var::time_gemms)) return plan;
     const DiskCache cache("gemm", DiskCache::default_folder());
     const std::string on_disk = choice_key(key, gpu);
     if (std::string known; cache.load(on_disk, &known)) {
-      if (known == kTiles && may_be_tiled(g)) {
-        plan.take_tiles();
-        return plan;
-      }
       const auto chosen = std::ranges::find(candidates, known, choice_text);
       if (chosen != candidates.end()) {
         plan.take(*chosen);
@@ -416,29 +399,18 @@ class Gemms {
     SharedTimer timer(index, stream);
     for (const auto& candidate : candidates) {
       plan.take(candidate);
-      const float time = timer.time(
+      const SharedTimer::Time time = timer.time(
           [&](cudaStream_t lane, void* workspace) {
             return plan.run(g, gpu, workspace, lane) == CUBLAS_STATUS_SUCCESS;
           },
           plan.workspace_bytes(), best != nullptr ? least : 0);
-      if (time < 0 || (best != nullptr && time > least * kWorthwhile)) continue;
+      if (time.ms < 0) continue;
+      const float costs = time.only_kernels ? time.ms : time.ms * kFillCosts;
+      if (best != nullptr && costs > least * kWorthwhile) continue;
       best = &candidate;
-      least = time;
+      least = costs;
     }
     plan.take(best != nullptr ? *best : candidates.front());
-    if (may_be_tiled(g)) {
-      const float time = timer.time(
-          [&](cudaStream_t lane, void*) {
-            tile_gemm(g, lane);
-            return true;
-          },
-          0, best != nullptr ? least : 0);
-      if (time >= 0 && (best == nullptr || time < least * kWorthwhile)) {
-        plan.take_tiles();
-        cache.store(on_disk, kTiles);
-        return plan;
-      }
-    }
     if (best != nullptr) cache.store(on_disk, choice_text(*best));
     return plan;
   }

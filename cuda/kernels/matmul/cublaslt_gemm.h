@@ -17,8 +17,7 @@
 // alignment) and kind of GPU, and is kept on disk for that version of cuBLASLt
 // (core/base/disk_cache.h). If SHMAP_TIME_GEMMS is on, the algorithms that cuBLASLt proposes are
 // timed at the first call outside of a capture, which blocks until the stream is idle: as the
-// virtual devices of the GPU run them, all at once (shared_timer.h). A kernel of this library
-// (tile_gemm.h) is timed with them, and computes the product where it is faster. Under
+// virtual devices of the GPU run them, all at once (shared_timer.h). Under
 // capture, with SHMAP_TIME_GEMMS off, or where D is C (only one run may change C), the first
 // proposal is chosen. Later calls use the same algorithm.
 #pragma once

@@ -50,6 +50,18 @@ struct Executable {
   }
 };
 
+bool has_only_kernels(cudaGraph_t graph) {
+  std::size_t count = 0;
+  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
+  std::vector<cudaGraphNode_t> nodes(count);
+  check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
+  return std::ranges::all_of(nodes, [](cudaGraphNode_t node) {
+    cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
+    return type == cudaGraphNodeTypeKernel;
+  });
+}
+
 }  // namespace
 
 SharedTimer::SharedTimer(int gpu, cudaStream_t after) {
@@ -79,8 +91,8 @@ float SharedTimer::alone(const Run& run, void* workspace) {
   return ms;
 }
 
-float SharedTimer::in_graph(const Run& run, const std::vector<void*>& workspaces,
-                            std::size_t branches, int runs, int launches) {
+SharedTimer::Time SharedTimer::in_graph(const Run& run, const std::vector<void*>& workspaces,
+                                        std::size_t branches, int runs, int launches) {
   const cudaStream_t first = lanes_[0];
   Executable made;
   check(cudaStreamBeginCapture(first, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
@@ -101,7 +113,7 @@ float SharedTimer::in_graph(const Run& run, const std::vector<void*>& workspaces
     throw;
   }
   check(cudaStreamEndCapture(first, &made.graph), "cudaStreamEndCapture");
-  if (!ran) return -1;
+  if (!ran) return {};
   check(cudaGraphInstantiate(&made.exec, made.graph, 0), "cudaGraphInstantiate");
   check(cudaGraphLaunch(made.exec, first), "cudaGraphLaunch");  // it uploads the graph
   check(cudaEventRecord(begin_, first), "cudaEventRecord");
@@ -110,19 +122,20 @@ float SharedTimer::in_graph(const Run& run, const std::vector<void*>& workspaces
   check(cudaEventSynchronize(end_), "cudaEventSynchronize after timing an algorithm");
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-  return ms / static_cast<float>(launches * runs) / static_cast<float>(branches);
+  return {ms / static_cast<float>(launches * runs) / static_cast<float>(branches),
+          has_only_kernels(made.graph)};
 }
 
-float SharedTimer::time(const Run& run, std::size_t workspace_bytes, float most) {
+SharedTimer::Time SharedTimer::time(const Run& run, std::size_t workspace_bytes, float most) {
   Memory workspaces;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
-    if (!workspaces.add(workspace_bytes)) return -1;
-  if (alone(run, workspaces.of_lanes[0]) < 0) return -1;  // the first run loads its code
+    if (!workspaces.add(workspace_bytes)) return {};
+  if (alone(run, workspaces.of_lanes[0]) < 0) return {};  // the first run loads its code
   const float once = alone(run, workspaces.of_lanes[0]);
   const std::size_t branches = once >= kFillsMs ? 1 : lanes_.size();
   const auto n = static_cast<float>(branches);
   // Alone a run takes no longer than beside others.
-  if (once < 0 || (most > 0 && once > kLaunchMs && once > most * n * kHopelessAlone)) return once;
+  if (once < 0 || (most > 0 && once > kLaunchMs && once > most * n * kHopelessAlone)) return {once};
   const float least = std::max(once, 1e-3f);
   const int runs = static_cast<int>(std::clamp<float>(kBranchMs / least, 1, kMostBranchRuns));
   const float expected = least * static_cast<float>(runs) * n;

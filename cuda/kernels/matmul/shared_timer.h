@@ -24,15 +24,19 @@ class SharedTimer {
   SharedTimer(const SharedTimer&) = delete;
   SharedTimer& operator=(const SharedTimer&) = delete;
 
-  // The milliseconds of a run: of all branches, divided by their number and that of each one's
-  // runs. Negative if the run cannot, or if there is no memory. Blocks. A run that takes many times
-  // as long as `most`, the best so far (0: there is none), is not measured further.
-  float time(const Run& run, std::size_t workspace_bytes, float most);
+  struct Time {
+    float ms = -1;  // negative: the run cannot, or there is no memory
+    bool only_kernels = true;
+  };
+  // The time of a run: of all branches, divided by their number and that of each one's runs; and
+  // whether a run consists of kernels alone. Blocks. A run that takes many times as long as `most`,
+  // the best so far (0: there is none), is not measured further.
+  Time time(const Run& run, std::size_t workspace_bytes, float most);
 
  private:
   float alone(const Run& run, void* workspace);
-  float in_graph(const Run& run, const std::vector<void*>& workspaces, std::size_t branches,
-                 int runs, int launches);
+  Time in_graph(const Run& run, const std::vector<void*>& workspaces, std::size_t branches,
+                int runs, int launches);
 
   std::vector<cudaStream_t> lanes_;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
