@@ -182,65 +182,90 @@ double ranks_of(const detail::AxisEnv& env, std::uint32_t axes) {
   return n;
 }
 
-// Swaps the specs of operands and results, and transposes the body (JEP 17111). If the spec of a
-// result mentions axes over which the body's value does not vary, the result consisted of equal
-// blocks, and their cotangents are summed. Without variance tracking, as in pmap, the cotangent of
-// a result is divided among the axes that its spec omits, and the cotangent of an operand is summed
-// over them.
-void transpose_shard_map(TransposeCall& call) {
-  const auto& p = params_as<ShardMapParams>(call.params);
-  const detail::AxisEnv& env = *p.over->env();
-  const SourceLine source = call.source;
-  MappedCall mapped = as_call(p, source);
-  mapped.in_shardings.clear();
-  for (std::size_t i = 0; i < call.in.size(); ++i) {
-    if (call.is_linear(i)) continue;
-    mapped.in.push_back(call.in[i]);
-    mapped.in_shardings.push_back(p.in[i]);
+// The transposed shard_map: its operands are the known operands of the equation and the cotangents
+// that are not zero, its results the cotangents of the linear operands. The specs of operands and
+// results are swapped, and the body is transposed (JEP 17111).
+class TransposedBody {
+ public:
+  explicit TransposedBody(TransposeCall& call)
+      : call_(call), p_(params_as<ShardMapParams>(call.params)) {}
+
+  void run() {
+    MappedCall mapped = as_call(p_, call_.source);
+    give_operands(mapped);
+    mapped.body = [&](std::vector<Array> blocks) { return transpose(std::move(blocks)); };
+    mapped.out_shardings = [&](std::span<const ShapedArray>) {
+      std::vector<const Sharding*> out;
+      for (const std::size_t i : given_) out.push_back(p_.in[i]);
+      return out;
+    };
+    std::vector<Array> results = map_over(std::move(mapped));
+    for (std::size_t k = 0; k < given_.size(); ++k) call_.out[given_[k]] = std::move(results[k]);
   }
-  const std::size_t n_known = mapped.in.size();
-  for (std::size_t o = 0; o < call.cotangents.size(); ++o) {
-    if (!call.cotangents[o].node()) continue;
-    mapped.in.push_back(call.cotangents[o]);
-    mapped.in_shardings.push_back(p.out[o]);
+
+ private:
+  const detail::AxisEnv& env() const { return *p_.over->env(); }
+
+  void give_operands(MappedCall& mapped) const {
+    mapped.in_shardings.clear();
+    const auto give = [&](const Array& x, const Sharding* sharding) {
+      mapped.in.push_back(x);
+      mapped.in_shardings.push_back(sharding);
+    };
+    for (std::size_t i = 0; i < call_.in.size(); ++i)
+      if (!call_.is_linear(i)) give(call_.in[i], p_.in[i]);
+    for (std::size_t o = 0; o < call_.cotangents.size(); ++o)
+      if (call_.cotangents[o].node()) give(call_.cotangents[o], p_.out[o]);
   }
-  std::vector<std::size_t> given;  // the operands whose cotangent is not zero
-  mapped.body = [&](std::vector<Array> blocks) {
-    std::vector<Array> args(call.in.size()), cotangents(call.cotangents.size());
-    for (std::size_t i = 0, next = 0; i < args.size(); ++i)
-      if (!call.is_linear(i)) args[i] = std::move(blocks[next++]);
-    for (std::size_t o = 0, next = n_known; o < cotangents.size(); ++o) {
-      if (!call.cotangents[o].node()) continue;
-      Array ct = std::move(blocks[next++]);
-      if (p.options.check_vma) {
-        const std::uint32_t more =
-            p.out[o]->mentioned() & ~p.jaxpr->outs[o].type().axes().mask_in(env);
-        if (more) ct = sum_over(ct, AxisSet(&env, more), source);
-      } else if (const double n = ranks_of(env, p.axes.own & ~p.out[o]->mentioned()); n > 1) {
-        ct = bind(div_p, ct, scalar_of(ct.dtype(), n, source), no_params, source);
-      }
-      cotangents[o] = std::move(ct);
-    }
-    std::vector<Array> found = backward_pass(*p.jaxpr, std::move(args), std::move(cotangents));
+
+  // The body: from the blocks of the operands to those of the cotangents that are not zero.
+  std::vector<Array> transpose(std::vector<Array> blocks) {
+    std::size_t next = 0;
+    std::vector<Array> args(call_.in.size()), cotangents(call_.cotangents.size());
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (!call_.is_linear(i)) args[i] = std::move(blocks[next++]);
+    for (std::size_t o = 0; o < cotangents.size(); ++o)
+      if (call_.cotangents[o].node()) cotangents[o] = of_body(o, std::move(blocks[next++]));
+    std::vector<Array> found = backward_pass(*p_.jaxpr, std::move(args), std::move(cotangents));
     std::vector<Array> results;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (!found[i].node()) continue;
-      given.push_back(i);
-      const std::uint32_t rest = p.axes.own & ~p.in[i]->mentioned();
-      if (!p.options.check_vma && ranks_of(env, rest) > 1)
-        found[i] = sum_over(found[i], AxisSet(&env, rest), source);
-      results.push_back(std::move(found[i]));
+      given_.push_back(i);
+      results.push_back(of_operand(i, std::move(found[i])));
     }
     return results;
-  };
-  mapped.out_shardings = [&](std::span<const ShapedArray>) {
-    std::vector<const Sharding*> out;
-    for (const std::size_t i : given) out.push_back(p.in[i]);
-    return out;
-  };
-  std::vector<Array> results = map_over(std::move(mapped));
-  for (std::size_t k = 0; k < given.size(); ++k) call.out[given[k]] = std::move(results[k]);
-}
+  }
+
+  // The cotangent of the body's result `o`, from a block of the cotangent of the whole result. If
+  // the spec mentions axes over which the body's value does not vary, the result consisted of equal
+  // blocks, and their cotangents are summed. Without variance tracking, as in pmap, the cotangent
+  // is divided among the axes that the spec omits.
+  Array of_body(std::size_t o, Array cotangent) const {
+    const std::uint32_t mentioned = p_.out[o]->mentioned();
+    if (p_.options.check_vma) {
+      const std::uint32_t more = mentioned & ~p_.jaxpr->outs[o].type().axes().mask_in(env());
+      return more ? sum_over(cotangent, AxisSet(&env(), more), call_.source) : cotangent;
+    }
+    const double n = ranks_of(env(), p_.axes.own & ~mentioned);
+    if (n <= 1) return cotangent;
+    const Array ranks = scalar_of(cotangent.dtype(), n, call_.source);
+    return bind(div_p, cotangent, ranks, no_params, call_.source);
+  }
+
+  // A block of the cotangent of operand `i`, from the cotangent of the body's argument. Without
+  // variance tracking it is summed over the axes that the spec omits.
+  Array of_operand(std::size_t i, Array cotangent) const {
+    const std::uint32_t rest = p_.axes.own & ~p_.in[i]->mentioned();
+    if (p_.options.check_vma || ranks_of(env(), rest) <= 1) return cotangent;
+    return sum_over(cotangent, AxisSet(&env(), rest), call_.source);
+  }
+
+  TransposeCall& call_;
+  const ShardMapParams& p_;
+  std::vector<std::size_t> given_;  // the operands whose cotangent is not zero
+};
+
+void transpose_shard_map(TransposeCall& call) { TransposedBody(call).run(); }
 
 void batch_shard_map(BatchCall& call) {
   MappedCall mapped = as_call(params_as<ShardMapParams>(call.params), call.source);
