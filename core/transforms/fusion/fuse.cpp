@@ -32,7 +32,7 @@ class Fuser {
       any = true;
       std::sort(x.members.begin(), x.members.end(),
                 [](const FuseMember& a, const FuseMember& b) { return a.eqn < b.eqn; });
-      positioned.push_back({fused_equation(x), x.members.back().eqn});
+      positioned.push_back({ClusterEqn(*this, x).make(), x.members.back().eqn});
       for (const FuseMember& m : x.members)
         if (!m.copy) gone[static_cast<std::size_t>(m.eqn)] = true;
     }
@@ -60,73 +60,97 @@ class Fuser {
   const Eqn& eqn(int i) const { return clusters_.program().eqn(i); }
   const Var* result(int i) const { return eqn(i).out[0].get(); }
 
-  Eqn fused_equation(const FuseCluster& x) {
-    const std::int64_t rows = x.split ? x.space.rows : 1;
-    const std::int64_t cols = x.split ? x.space.cols : x.space.elements();
-    auto program = std::make_shared<FusedProgram>(rows, cols);
-    VarMap<int> values;
-    std::map<std::pair<const Var*, FusedKind>, int> operands;
-    Eqn made;
-    made.primitive = &fused_p;
-    for (const FuseMember& m : x.members) values[result(m.eqn)] = -1;
-    for (const FuseMember& m : x.members) {
-      for (const Atom& a : eqn(m.eqn).in) {
-        if (a.is_literal() || values.count(a.var())) continue;
+  // A cluster's equation while it is made.
+  class ClusterEqn {
+   public:
+    ClusterEqn(const Fuser& fuser, const FuseCluster& cluster)
+        : fuser_(fuser),
+          clusters_(fuser.clusters_),
+          x_(cluster),
+          program_(std::make_shared<FusedProgram>(x_.split ? x_.space.rows : 1,
+                                                  x_.split ? x_.space.cols : x_.space.elements())) {
+      made_.primitive = &fused_p;
+      for (const FuseMember& m : x_.members) values_[fuser_.result(m.eqn)] = -1;
+    }
+
+    Eqn make() {
+      for (const FuseMember& m : x_.members) add_inputs(m);
+      for (const FuseMember& m : x_.members) {
+        values_[fuser_.result(m.eqn)] = add_operation(m);
+        made_.source = fuser_.eqn(m.eqn).source;
+      }
+      // Full results come first, because a full result may take the memory of an operand.
+      for (const FusedKind kind : {FusedKind::full, FusedKind::row}) add_outputs(kind);
+      made_.params = std::make_shared<FusedParams>(std::move(program_));
+      return std::move(made_);
+    }
+
+   private:
+    // The operands that come from outside of the cluster, each once for each kind that it is read
+    // as.
+    void add_inputs(const FuseMember& m) {
+      for (const Atom& a : fuser_.eqn(m.eqn).in) {
+        if (a.is_literal() || values_.count(a.var())) continue;
         const FusedKind kind = clusters_.operand_kind(m, a);
-        const auto [it, is_new] = operands.try_emplace({a.var(), kind}, 0);
+        const auto [it, is_new] = operands_.try_emplace({a.var(), kind}, 0);
         if (!is_new) continue;
-        it->second = program->add_input(a.type().dtype(), kind);
-        made.in.push_back(a);
+        it->second = program_->add_input(a.type().dtype(), kind);
+        made_.in.push_back(a);
       }
     }
-    const auto value_of = [&](const Atom& a, FusedKind kind) {
+
+    int value_of(const Atom& a, FusedKind kind) {
       if (a.is_literal()) {
         const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
-        return program->add_literal(literal.type.dtype(), literal.value);
+        return program_->add_literal(literal.type.dtype(), literal.value);
       }
-      const auto it = values.find(a.var());
-      return it != values.end() ? it->second : operands.at({a.var(), kind});
-    };
-    for (const FuseMember& m : x.members) {
-      const Eqn& e = eqn(m.eqn);
+      const auto it = values_.find(a.var());
+      return it != values_.end() ? it->second : operands_.at({a.var(), kind});
+    }
+
+    // The value of the member's result in the program.
+    int add_operation(const FuseMember& m) {
+      const Eqn& e = fuser_.eqn(m.eqn);
       std::vector<int> in;
       for (const Atom& a : e.in) in.push_back(value_of(a, clusters_.operand_kind(m, a)));
-      int value = in[0];
+      const int first = in[0];
       switch (clusters_.role(m.eqn)) {
         case FuseRole::map:
-          value = program->add_map(*e.primitive, std::move(in), e.params);
-          break;
+          return program_->add_map(*e.primitive, std::move(in), e.params);
         case FuseRole::draw:
-          value = program->add_draw(*e.primitive, std::move(in), e.params);
-          break;
+          return program_->add_draw(*e.primitive, std::move(in), e.params);
         case FuseRole::reduce:
-          value = program->add_reduce(*e.primitive, in[0]);
-          break;
+          return program_->add_reduce(*e.primitive, first);
         case FuseRole::broadcast:
           // In a space of one row a reduced element may be used as a scalar, which needs no
           // broadcast.
-          if (joint_kind(program->kind(in[0]), m.kind) == m.kind && program->kind(in[0]) != m.kind)
-            value = program->add_broadcast(in[0], m.kind);
-          break;
+          return joint_kind(program_->kind(first), m.kind) == m.kind &&
+                         program_->kind(first) != m.kind
+                     ? program_->add_broadcast(first, m.kind)
+                     : first;
         default:
-          break;
+          return first;
       }
-      values[result(m.eqn)] = value;
-      made.source = e.source;
     }
-    // Full results come first, because a full result may take the memory of an operand.
-    for (const FusedKind kind : {FusedKind::full, FusedKind::row}) {
-      for (const FuseMember& m : x.members) {
+
+    void add_outputs(FusedKind kind) {
+      for (const FuseMember& m : x_.members) {
         if (m.copy || m.kind != kind || clusters_.is_inner(m.eqn)) continue;
-        int value = values[result(m.eqn)];
-        if (program->kind(value) != kind) value = program->add_broadcast(value, kind);
-        program->add_output(value, result(m.eqn)->type);
-        made.out.push_back(eqn(m.eqn).out[0]);
+        int value = values_[fuser_.result(m.eqn)];
+        if (program_->kind(value) != kind) value = program_->add_broadcast(value, kind);
+        program_->add_output(value, fuser_.result(m.eqn)->type);
+        made_.out.push_back(fuser_.eqn(m.eqn).out[0]);
       }
     }
-    made.params = std::make_shared<FusedParams>(std::move(program));
-    return made;
-  }
+
+    const Fuser& fuser_;
+    const FuseClusters& clusters_;
+    const FuseCluster& x_;
+    std::shared_ptr<FusedProgram> program_;
+    VarMap<int> values_;
+    std::map<std::pair<const Var*, FusedKind>, int> operands_;
+    Eqn made_;
+  };
 
   // copied: the equations of which clusters have copies.
   static JaxprRef without_unused_copies(const Jaxpr& draft, const std::vector<bool>& copied) {
