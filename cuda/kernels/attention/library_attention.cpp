@@ -214,76 +214,118 @@ class Choices {
     }
   }
 
+  static Choice own_kernel(const std::string& why) { return {nullptr, "own kernel" + why}; }
+
   // Returns nothing if a later call should make the choice.
   template <class Call>
   std::optional<Choice> make(const Call& call, const CudnnAttention& form, Mode wanted,
                              const FormKey& key, const Gpu& gpu, int index, cudaStream_t stream) {
-    if constexpr (!Call::kIsForward)
-      if (const char* fault = cudnn_grad_fault(form, cudnn_api().version))
-        return Choice{nullptr, std::string("own kernel, since ") + fault};
     const bool measures = wanted == Mode::automatic;
-    if (measures && !Call::kIsForward && gpu.kind.major >= 10)
-      return Choice{nullptr, "own kernel: whether cuDNN repeats its bits on this GPU is not known"};
-    if (measures && !env::flag(env::Var::time_gemms))
-      return Choice{nullptr, "own kernel, since nothing is timed (SHMAP_TIME_GEMMS)"};
+    if (const std::string why = refusal<Call>(form, measures, gpu); !why.empty())
+      return own_kernel(why);
     const DiskCache cache("attention", DiskCache::default_folder());
     const std::string on_disk = disk_key(key, gpu);
     std::string& known = decided_[on_disk];  // GPUs of one kind have one choice
-    if (measures && known.empty()) cache.load(on_disk, &known);
-    const bool is_known = measures && !known.empty();
-    if (is_known && known == kOwn) return Choice{nullptr, "own kernel, as measured before"};
-    if (measures && !is_known && is_capturing(stream)) return std::nullopt;
-    if (measures && !is_known && timed_++ >= kMostTimed)
-      return Choice{nullptr, "own kernel, since many others were timed"};
+    if (!measures) return first_plan(call, form, gpu, "");
+    if (known.empty()) cache.load(on_disk, &known);
+    if (known == kOwn) return own_kernel(", as measured before");
+    if (!known.empty()) return first_plan(call, form, gpu, known);
+    if (is_capturing(stream)) return std::nullopt;
+    if (timed_++ >= kMostTimed) return own_kernel(", since many others were timed");
+    Choice best = fastest(call, form, gpu, index, stream, &known);
+    if (!known.empty()) cache.store(on_disk, known);
+    return best;
+  }
+
+  // Why cuDNN is not asked at all; "" where it is.
+  template <class Call>
+  static std::string refusal(const CudnnAttention& form, bool measures, const Gpu& gpu) {
+    if constexpr (!Call::kIsForward)
+      if (const char* fault = cudnn_grad_fault(form, cudnn_api().version))
+        return std::string(", since ") + fault;
+    if (measures && !Call::kIsForward && gpu.kind.major >= 10)
+      return ": whether cuDNN repeats its bits on this GPU is not known";
+    if (measures && !env::flag(env::Var::time_gemms))
+      return ", since nothing is timed (SHMAP_TIME_GEMMS)";
+    return "";
+  }
+
+  // Calls f(plan) for each plan that cuDNN proposes and that can be run, and for which `is_wanted`,
+  // until f returns true. Returns why there was none, or no further one.
+  template <class Call, class Wanted, class F>
+  static std::string for_each_plan(const Call& call, const CudnnAttention& form, const Gpu& gpu,
+                                   const Wanted& is_wanted, const F& f) {
     const CudnnTarget target{gpu.handle};
-    const std::string version = "cuDNN " + version_text(cudnn_api().version) + ", ";
-    std::string why = "cuDNN has no kernel for it", times;
-    Choice best;
-    float least = 0;
-    const auto milliseconds = [](float time) { return std::to_string(time) + " ms"; };
-    if (measures && !is_known) {
-      least = time_of_run(
-          stream, [&] { return call.run_own(stream), true; }, 0);
-      times = "own kernel " + milliseconds(least);
-    }
+    std::string why = "cuDNN has no kernel for it";
     try {
       for (CudnnPlan& plan : call.graph(form).plans(target, kProposals)) {
-        if (is_known && plan.name() != known) continue;
-        if (!plan.compile(target, &why)) continue;
-        if (bytes_of(call, form, plan) > gpu.most_workspace) {
-          why =
-              "cuDNN wants a workspace of " + std::to_string(bytes_of(call, form, plan)) + " bytes";
+        if (!is_wanted(plan) || !plan.compile(target, &why)) continue;
+        if (const std::int64_t bytes = bytes_of(call, form, plan); bytes > gpu.most_workspace) {
+          why = "cuDNN wants a workspace of " + std::to_string(bytes) + " bytes";
           continue;
         }
-        if (!measures || is_known) {
-          std::string text = version + plan.name() + (is_known ? ", as measured before" : "");
-          return Choice{std::make_unique<CudnnPlan>(std::move(plan)), std::move(text)};
-        }
-        const float time = time_of_run(
-            stream, [&] { return run_plan(call, form, plan, gpu, index, stream, &why); }, least);
-        if (time < 0) continue;
-        times += "; " + version + plan.name() + " " + milliseconds(time);
-        if (time > least * kWorthwhile) continue;
-        least = time;
-        best.text = version + plan.name();
-        known = plan.name();
-        best.plan = std::make_unique<CudnnPlan>(std::move(plan));
+        if (f(plan, &why)) break;
       }
     } catch (const Error& error) {
       why = error.what();
       throw_if_lost(Call::kName);
     }
+    return why;
+  }
+
+  static std::string name_of(const CudnnPlan& plan) {
+    return "cuDNN " + version_text(cudnn_api().version) + ", " + plan.name();
+  }
+
+  // The first plan that can be run, without timing it; that of the name `known`, unless it is "".
+  template <class Call>
+  static Choice first_plan(const Call& call, const CudnnAttention& form, const Gpu& gpu,
+                           const std::string& known) {
+    Choice first;
+    const std::string why = for_each_plan(
+        call, form, gpu,
+        [&](const CudnnPlan& plan) { return known.empty() || plan.name() == known; },
+        [&](CudnnPlan& plan, std::string*) {
+          first.text = name_of(plan) + (known.empty() ? "" : ", as measured before");
+          first.plan = std::make_unique<CudnnPlan>(std::move(plan));
+          return true;
+        });
+    return first.plan != nullptr ? std::move(first) : own_kernel(", since " + why);
+  }
+
+  // The fastest of the plans and the own kernel. *known: the name of what was found; unchanged
+  // where no plan could be timed.
+  template <class Call>
+  Choice fastest(const Call& call, const CudnnAttention& form, const Gpu& gpu, int index,
+                 cudaStream_t stream, std::string* known) {
+    const auto milliseconds = [](float time) { return " " + std::to_string(time) + " ms"; };
+    float least = time_of_run(
+        stream, [&] { return call.run_own(stream), true; }, 0);
+    std::string times = "own kernel" + milliseconds(least);
+    bool any = false;
+    Choice best;
+    const std::string why = for_each_plan(
+        call, form, gpu, [](const CudnnPlan&) { return true; },
+        [&](CudnnPlan& plan, std::string* fault) {
+          const float time = time_of_run(
+              stream, [&] { return run_plan(call, form, plan, gpu, index, stream, fault); }, least);
+          if (time < 0) return false;
+          any = true;
+          times += "; " + name_of(plan) + milliseconds(time);
+          if (time > least * kWorthwhile) return false;
+          least = time;
+          best.text = name_of(plan);
+          *known = plan.name();
+          best.plan = std::make_unique<CudnnPlan>(std::move(plan));
+          return false;
+        });
     if (best.plan != nullptr) {
       best.text += " (" + times + ")";
-      cache.store(on_disk, known);
       return best;
     }
-    if (times.find(';') != std::string::npos) {
-      known = kOwn;
-      cache.store(on_disk, known);
-      return Choice{nullptr, "own kernel (" + times + ")"};
-    }
-    return Choice{nullptr, "own kernel, since " + why};
+    if (!any) return own_kernel(", since " + why);
+    *known = kOwn;
+    return own_kernel(" (" + times + ")");
   }
 
   std::string disk_key(const FormKey& key, const Gpu& gpu) const {
