@@ -32,11 +32,123 @@ bool has(const std::vector<Queue*>& queues, const Queue* queue) {
 
 }  // namespace
 
+// Finds the events that each graph and task waits for. A queue is in order, so the last graph of
+// another GPU is enough; tasks that run directly are already awaited by the queues of their GPUs.
+class GpuGraphs::Connector {
+ public:
+  Connector(GpuGraphs& graphs, Capture& capture) : graphs_(graphs), capture_(capture) {}
+
+  void run() {
+    find_places();
+    for (std::size_t i = 0; i < places_.size(); ++i) find_predecessors(i);
+    graphs_.start_ = new_mark(graphs_.leader_);
+    last_phase_[&graphs_.leader_] = -1;
+    for (Phase& phase : graphs_.phases_) add_waits(phase);
+    add_ends();
+  }
+
+ private:
+  // What runs a captured task: a task that runs directly, or else a graph.
+  struct Place {
+    Direct* direct = nullptr;
+    SubGraph* part = nullptr;
+    const void* waiting() const {
+      return direct != nullptr ? static_cast<const void*>(direct) : static_cast<const void*>(part);
+    }
+  };
+  // For a waiting graph or task: its last predecessor in each other queue, and the direct tasks of
+  // other GPUs.
+  struct Wanted {
+    std::map<Queue*, SubGraph*> parts;
+    std::vector<Direct*> directs;
+  };
+
+  void find_places() {
+    std::map<std::int32_t, std::size_t> seen;  // tasks of a phase that run directly, in the order
+                                               // of capture
+    for (const Capture::Node& node : capture_.nodes()) {
+      Phase& in = graphs_.phase(node.place.phase);
+      Place& place = places_.emplace_back();
+      if (node.place.runs_directly()) {
+        place.direct = &in.directs[seen[node.place.phase]++];
+      } else {
+        const Queue* queue = &graphs_.backend_.launch_queue_of(node.streams.front()->queue().gpu());
+        place.part = &*std::ranges::find(in.parts, queue, &SubGraph::queue);
+      }
+    }
+  }
+
+  void find_predecessors(std::size_t node) {
+    const Place& place = places_[node];
+    const std::vector<Queue*> own =
+        place.direct != nullptr ? place.direct->queues : std::vector<Queue*>{place.part->queue};
+    Wanted& here = wanted_[place.waiting()];
+    for (const std::int32_t task : capture_.nodes()[node].before) {
+      const Place& before = places_[static_cast<std::size_t>(task)];
+      if (before.direct != nullptr) {
+        const bool awaited =
+            std::ranges::any_of(own, [&](Queue* q) { return has(before.direct->queues, q); });
+        if (!awaited && std::ranges::find(here.directs, before.direct) == here.directs.end())
+          here.directs.push_back(before.direct);
+      } else if (!has(own, before.part->queue)) {
+        SubGraph*& last = here.parts[before.part->queue];
+        if (last == nullptr || last->phase < before.part->phase) last = before.part;
+      }
+    }
+  }
+
+  static cudaEvent_t end_of(SubGraph& part) {
+    if (!part.after) part.after = new_mark(*part.queue);
+    return part.after->event();
+  }
+
+  void add_predecessors(const void* waiting, std::vector<cudaEvent_t>& waits) {
+    const Wanted& these = wanted_[waiting];
+    for (const auto& [queue, part] : these.parts) waits.push_back(end_of(*part));
+    for (const Direct* direct : these.directs) waits.push_back(direct->after->event());
+  }
+
+  void add_waits(Phase& phase) {
+    for (Fork& fork : phase.forks) fork.first = last_phase_.emplace(fork.queue, -1).second;
+    for (Direct& direct : phase.directs) add_predecessors(&direct, direct.waits);
+    for (SubGraph& part : phase.parts) {
+      if (last_phase_.emplace(part.queue, -1).second) part.waits.push_back(graphs_.start_->event());
+      add_predecessors(&part, part.waits);
+      last_part_[part.queue] = &part;
+      last_phase_[part.queue] = part.phase;
+    }
+    for (const Direct& direct : phase.directs)
+      for (Queue* queue : direct.queues) last_phase_[queue] = direct.phase;
+  }
+
+  // The leader waits for the last graph of each other queue, and for the direct tasks that no later
+  // work of their queues follows.
+  void add_ends() {
+    for (const auto& [queue, part] : last_part_)
+      if (queue != &graphs_.leader_) graphs_.ends_.push_back(end_of(*part));
+    for (const Phase& phase : graphs_.phases_) {
+      for (const Direct& direct : phase.directs) {
+        const bool awaited = std::ranges::any_of(direct.queues, [&](Queue* queue) {
+          return queue == &graphs_.leader_ || last_phase_[queue] > direct.phase;
+        });
+        if (!awaited) graphs_.ends_.push_back(direct.after->event());
+      }
+    }
+  }
+
+  GpuGraphs& graphs_;
+  Capture& capture_;
+  std::vector<Place> places_;  // of the captured tasks
+  std::map<const void*, Wanted> wanted_;
+  std::map<Queue*, SubGraph*> last_part_;
+  std::map<Queue*, std::int32_t> last_phase_;  // of each queue with work; -1: none yet
+};
+
 GpuGraphs::GpuGraphs(CudaBackend& backend, Capture& capture, Queue& leader)
     : backend_(backend), leader_(leader), queues_{&leader} {
   try {
     make_graphs(capture);
-    connect(capture);
+    Connector(*this, capture).run();
   } catch (...) {
     for (Phase& phase : phases_)
       for (SubGraph& part : phase.parts)
@@ -97,88 +209,6 @@ void GpuGraphs::make_graphs(Capture& capture) {
   for (Phase& phase : phases_) {
     std::stable_partition(phase.parts.begin(), phase.parts.end(),
                           [&](const SubGraph& part) { return part.queue == &leader_; });
-  }
-}
-
-// Finds the events that each graph and task waits for. A queue is in order, so the last graph of
-// another GPU is enough; tasks that run directly are already awaited by the queues of their GPUs.
-void GpuGraphs::connect(Capture& capture) {
-  std::vector<Direct*> direct_of(capture.nodes().size());
-  std::vector<SubGraph*> part_of(capture.nodes().size());
-  {
-    std::map<std::int32_t, std::size_t> seen;  // tasks of a phase that run directly, in the order
-                                               // of capture
-    for (std::size_t i = 0; i < capture.nodes().size(); ++i) {
-      const Capture::Node& node = capture.nodes()[i];
-      Phase& in = phase(node.place.phase);
-      if (node.place.runs_directly()) {
-        direct_of[i] = &in.directs[seen[node.place.phase]++];
-      } else {
-        const Queue* queue = &backend_.launch_queue_of(node.streams.front()->queue().gpu());
-        part_of[i] = &*std::ranges::find(in.parts, queue, &SubGraph::queue);
-      }
-    }
-  }
-  // For each waiting graph or task: its last predecessor in each other queue, and the direct tasks
-  // of other GPUs.
-  struct Wanted {
-    std::map<Queue*, SubGraph*> parts;
-    std::vector<Direct*> directs;
-  };
-  std::map<const void*, Wanted> wanted;
-  for (std::size_t i = 0; i < capture.nodes().size(); ++i) {
-    const std::vector<Queue*> own =
-        direct_of[i] != nullptr ? direct_of[i]->queues : std::vector<Queue*>{part_of[i]->queue};
-    Wanted& here = wanted[direct_of[i] != nullptr ? static_cast<const void*>(direct_of[i])
-                                                  : static_cast<const void*>(part_of[i])];
-    for (std::int32_t task : capture.nodes()[i].before) {
-      const auto b = static_cast<std::size_t>(task);
-      if (Direct* before = direct_of[b]) {
-        const bool awaited =
-            std::ranges::any_of(own, [&](Queue* q) { return has(before->queues, q); });
-        if (!awaited && std::ranges::find(here.directs, before) == here.directs.end())
-          here.directs.push_back(before);
-      } else if (!has(own, part_of[b]->queue)) {
-        SubGraph*& last = here.parts[part_of[b]->queue];
-        if (last == nullptr || last->phase < part_of[b]->phase) last = part_of[b];
-      }
-    }
-  }
-  const auto events_of = [&](const Wanted& these, std::vector<cudaEvent_t>& waits) {
-    for (const auto& [queue, part] : these.parts) {
-      if (!part->after) part->after = new_mark(*queue);
-      waits.push_back(part->after->event());
-    }
-    for (const Direct* direct : these.directs) waits.push_back(direct->after->event());
-  };
-  std::map<Queue*, SubGraph*> last_part;
-  std::map<Queue*, std::int32_t> last_phase;
-  start_ = new_mark(leader_);
-  last_phase[&leader_] = -1;
-  for (std::size_t p = 0; p < phases_.size(); ++p) {
-    for (Fork& fork : phases_[p].forks) fork.first = last_phase.emplace(fork.queue, -1).second;
-    for (Direct& direct : phases_[p].directs) events_of(wanted[&direct], direct.waits);
-    for (SubGraph& part : phases_[p].parts) {
-      if (last_phase.emplace(part.queue, -1).second) part.waits.push_back(start_->event());
-      events_of(wanted[&part], part.waits);
-      last_part[part.queue] = &part;
-      last_phase[part.queue] = part.phase;
-    }
-    for (const Direct& direct : phases_[p].directs)
-      for (Queue* queue : direct.queues) last_phase[queue] = direct.phase;
-  }
-  for (const auto& [queue, part] : last_part) {
-    if (queue == &leader_) continue;
-    if (!part->after) part->after = new_mark(*queue);
-    ends_.push_back(part->after->event());
-  }
-  for (const Phase& phase : phases_) {
-    for (const Direct& direct : phase.directs) {
-      const bool awaited = std::ranges::any_of(direct.queues, [&](Queue* queue) {
-        return queue == &leader_ || last_phase[queue] > direct.phase;
-      });
-      if (!awaited) ends_.push_back(direct.after->event());
-    }
   }
 }
 

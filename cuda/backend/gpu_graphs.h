@@ -63,9 +63,10 @@ class GpuGraphs {
     std::vector<Fork> forks;
   };
 
+  class Connector;
+
   Phase& phase(std::int32_t number);
   void make_graphs(Capture& capture);
-  void connect(Capture& capture);
   static cudaError_t launch_graph(void* part) noexcept;
   cudaError_t launch_graphs(Phase& phase);
   Ref<Failure> launch_directs(Phase& phase);
