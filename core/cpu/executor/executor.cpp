@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <new>
@@ -204,16 +205,14 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
     }
-    if (helps && spinner != nullptr && spinner->executor == this) {
-      spinner->spared = true;
-      --parts;
-    }
+    if (helps && spins_in == this) --parts;
     wake = workers_to_wake(parts,
                            {.workers = options_.workers,
                             .cores = options_.cores,
                             .active = active_,
                             .spinners = spinners_,
-                            .sleepers = sleepers_},
+                            .sleepers = sleepers_,
+                            .lookers = other_lookers()},
                            !foreign && Processes::joined() == nullptr);
     if (wake > 0) waking_.begin(Clock::now());
   }
@@ -274,6 +273,18 @@ std::uint64_t Executor::random() noexcept {  // SplitMix64
   return z ^ (z >> 31);
 }
 
+// The part of the node that this thread should run: the one with the number of the part that it ran
+// last, whose operands are then often in its core's cache, else the first one that is left.
+int Executor::own_part(Node& node) noexcept {
+  static thread_local int latest = 0;
+  constexpr int kMost = 64;
+  if (node.task.parts > kMost || node.task.parts == 1) return node.next_part;
+  if (latest >= node.task.parts || (node.parts_taken >> latest & 1u) != 0)
+    latest = std::countr_one(node.parts_taken);
+  node.parts_taken |= std::uint64_t{1} << latest;
+  return latest;
+}
+
 bool Executor::take_part(Part& part, bool helps) noexcept {
   const int available = ready_parts_.load(std::memory_order_relaxed);
   if (available == 0) return false;
@@ -296,7 +307,8 @@ bool Executor::take_part(Part& part, bool helps) noexcept {
     part.comm = comm;
     active_comm_ += comm;
     part.node = node;
-    part.part = node->next_part++;
+    part.part = own_part(*node);
+    ++node->next_part;
     if (comm && node->next_part == node->task.parts) comm_.head = node->ready_next;
   }
   ready_parts_.store(available - 1, std::memory_order_relaxed);

@@ -116,6 +116,7 @@ class Executor {
   // Both functions require mutex_. `helps` is true for a waiting caller, which leaves tasks that
   // call user code (Task::foreign) to the workers.
   bool take_part(Part& part, bool helps) noexcept;
+  static int own_part(Node& node) noexcept;
   // Returns the task of which this thread should run a part, or null if there is none. Removes the
   // task from compute_ if that part is its last.
   Node* next_to_compute(bool helps) noexcept;
@@ -136,15 +137,15 @@ class Executor {
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
-  // A thread in spin() runs a task that becomes ready itself, so that one worker less is woken.
-  struct Spinner {
-    Executor* executor;
-    bool spared = false;  // a worker was not woken because this thread is here
-  };
-  static thread_local Spinner* spinner;  // of this thread; null outside of spin()
+  // A thread in spin() runs a task that becomes ready itself, so that one worker less is woken. To
+  // be followed by a call of help() that ran a part, or of leave_to_workers().
   template <class Pending>
-  bool spin(Pending pending, Spinner& self) noexcept;
-  void wake_spared(Spinner& self) noexcept;
+  bool spin(Pending pending) noexcept;
+  static thread_local Executor* spins_in;  // where this thread is in spin(); else null
+  void leave_to_workers() noexcept;
+  // The other threads in spin() that may run tasks. Those of a job of several processes may have to
+  // look for messages: none of them counts.
+  int other_lookers() const noexcept;
   void look_for_others() noexcept;
   void learn_to_yield(bool yielded) noexcept;
   void start_workers();

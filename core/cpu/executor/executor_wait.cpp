@@ -8,17 +8,19 @@
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/waiting.h"
 #include "core/device/fork_guard.h"
+#include "core/processes/processes.h"
 #include "core/processes/while_waiting.h"
 
 namespace shmap::cpu {
 
 using std::chrono::milliseconds;
 
-thread_local Executor::Spinner* Executor::spinner = nullptr;
+thread_local Executor* Executor::spins_in = nullptr;
 
-// Wakes the worker that was not woken because this thread was expected to run a ready task.
-void Executor::wake_spared(Spinner& self) noexcept {
-  if (!std::exchange(self.spared, false)) return;
+// Wakes the worker that was not woken because this thread was expected to run a ready task. A
+// thread that makes tasks ready counts the lookers under the mutex: it either saw that this thread
+// had left, or its tasks are seen here.
+void Executor::leave_to_workers() noexcept {
   bool wake = false;
   {
     std::lock_guard lock(mutex_);
@@ -32,18 +34,18 @@ void Executor::wake_spared(Spinner& self) noexcept {
 // time limit for looking is over. Returns true in the last case: another thread then looks for
 // messages, and this thread should sleep.
 template <class Pending>
-bool Executor::spin(Pending pending, Spinner& self) noexcept {
+bool Executor::spin(Pending pending) noexcept {
   detail::ActiveWait active;
   struct Entered {
-    explicit Entered(Spinner& self) noexcept {
-      spinner = &self;
-      self.executor->lookers_.fetch_add(1, std::memory_order_relaxed);
+    explicit Entered(Executor& executor) noexcept {
+      spins_in = &executor;
+      executor.lookers_.fetch_add(1, std::memory_order_relaxed);
     }
     ~Entered() {
-      spinner->executor->lookers_.fetch_sub(1, std::memory_order_relaxed);
-      spinner = nullptr;
+      spins_in->lookers_.fetch_sub(1, std::memory_order_relaxed);
+      spins_in = nullptr;
     }
-  } const entered(self);
+  } const entered(*this);
   auto begin = Clock::now(), looked = begin;
   const auto yields_after =
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
@@ -99,9 +101,13 @@ void Executor::look_for_others() noexcept {
   };
   if (lookers_.load(std::memory_order_relaxed) != 0) return;
   if (options_.look() == detail::LookAgain::no_reason) return;
-  Spinner self{this};
-  spin(alone, self);
-  wake_spared(self);
+  spin(alone);
+  leave_to_workers();
+}
+
+int Executor::other_lookers() const noexcept {
+  if (Processes::joined() != nullptr) return 0;
+  return lookers_.load(std::memory_order_relaxed) - (spins_in == this ? 1 : 0);
 }
 
 // If a message came while this thread offered its core, the sender perhaps runs on the same core
@@ -116,14 +122,13 @@ void Executor::learn_to_yield(bool yielded) noexcept {
 void Executor::wait(Node& node) {
   if (forked()) throw_forked();
   Deadline deadline(*this);
-  Spinner self{this};
   // Without workers only waiting threads run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
     if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
-    const bool handed_over = spin([&] { return node.pending(); }, self);
+    const bool handed_over = spin([&] { return node.pending(); });
     if (!handed_over && node.pending() && help(&node)) continue;
-    wake_spared(self);
+    leave_to_workers();
     if (!node.announce_sleeper()) break;
     if (!handed_over) detail::hand_over_looking();
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
@@ -147,14 +152,13 @@ void Executor::make_room() {
   }
   if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
   Deadline deadline(*this);
-  Spinner self{this};
   waiting_for_room_.fetch_add(1);
   const auto full = [&] { return in_flight_.load() >= low_water(); };
   while (full()) {
     if (help()) continue;
-    const bool handed_over = spin(full, self);
+    const bool handed_over = spin(full);
     if (!handed_over && full() && help()) continue;
-    wake_spared(self);
+    leave_to_workers();
     if (!full()) break;
     if (!handed_over) detail::hand_over_looking();
     {

@@ -63,8 +63,8 @@ void Executor::worker(Worker& self) noexcept {
     }
     // If no core is idle, the worker does not look for more tasks: it would take the core from a
     // thread that runs a task, perhaps the very task for which this worker was woken (a waiting
-    // thread takes tasks too).
-    const bool idle_core = active_ + spinners_ < options_.cores;
+    // thread takes tasks too), or from a waiting thread that looks.
+    const bool idle_core = active_ + spinners_ + other_lookers() < options_.cores;
     if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners &&
         idle_core) {
       ++spinners_;

@@ -105,6 +105,7 @@ std::span<const std::int32_t> CpuGraph::reset(std::int32_t begun) noexcept {
     node.blockers.store(edges_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
     node.parts_left.store(node.task.parts, std::memory_order_relaxed);
     node.next_part = 0;
+    node.parts_taken = 0;
     node.joined = false;
     node.begin_ns.store(0, std::memory_order_relaxed);
   }

@@ -72,6 +72,7 @@ void Node::bind(Executor& executor, const Task& t, Stream* s) noexcept {
   blockers.store(1, std::memory_order_relaxed);
   parts_left.store(t.parts, std::memory_order_relaxed);
   next_part = 0;
+  parts_taken = 0;
   joined = false;
   successors.store(nullptr, std::memory_order_relaxed);
   begin_ns.store(0, std::memory_order_relaxed);

@@ -51,7 +51,9 @@ class Node final : public Completion, public TaskEnd {
 
   std::atomic<std::int32_t> blockers{0};  // unfinished predecessors, plus one until it is submitted
   std::atomic<std::int32_t> parts_left{0};  // parts that have not ended
-  std::int32_t next_part = 0;               // guarded by the executor's mutex
+  std::int32_t next_part = 0;               // the number of parts that were taken; guarded by the
+                                            // executor's mutex, as parts_taken
+  std::uint64_t parts_taken = 0;            // which ones, of a task of at most 64
   std::int32_t streak = 0;     // how many tasks of its stream in a row went before other streams'
                                // tasks
   Node* ready_next = nullptr;  // in a ready queue or a list of nodes made ready

@@ -54,17 +54,20 @@ struct Load {
   int active = 0;    // threads that run a task
   int spinners = 0;  // workers that look for work
   int sleepers = 0;  // workers that are parked
+  int lookers = 0;   // other threads that wait, and look for parts to run meanwhile
 };
 
 // How many workers to wake for `parts` parts of tasks that have become ready. Workers that look for
-// work take parts without being woken. While there is such a worker, and if waiting threads may run
-// the tasks (`caller_helps`), workers are woken for idle cores only; the calling thread's core does
-// not count as idle, since the thread may wait next and then runs parts itself.
+// work take parts without being woken. If waiting threads may run the tasks (`caller_helps`), those
+// that look take parts too, and while any thread looks, workers are woken for idle cores only; the
+// calling thread's core does not count as idle, since the thread may wait next and then runs parts
+// itself.
 inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexcept {
+  const int looking = load.spinners + (caller_helps ? load.lookers : 0);
   const int wake =
-      std::max(0, std::min({parts - load.spinners, load.sleepers, load.workers - load.active}));
-  if (load.spinners == 0 || !caller_helps) return wake;
-  return std::clamp(load.cores - load.active - load.spinners - 1, 0, wake);
+      std::max(0, std::min({parts - looking, load.sleepers, load.workers - load.active}));
+  if (looking == 0 || !caller_helps) return wake;
+  return std::clamp(load.cores - load.active - looking - 1, 0, wake);
 }
 
 // The tasks that threads run for the executor at the moment, as text: "; running: …". "" if there

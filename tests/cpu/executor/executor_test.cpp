@@ -251,6 +251,25 @@ TEST(Async, PartsRunAtTheSameTime) {
   EXPECT_EQ(inside.load(), 2);
 }
 
+TEST(Async, AThreadRunsTheSamePartOfTasksThatFollowEachOther) {
+  const auto backend = make(with(Mode::async));
+  Stream* const stream = backend->devices()[0].compute;
+  // Each part waits for the other one, so that the two workers run one part each. The caller runs
+  // none, since it waits for no task.
+  constexpr int kTasks = 200;
+  std::atomic<int> begun{0}, ended{0};
+  std::thread::id first_by[kTasks];
+  auto part = [&](const TaskContext& context) {
+    const int task = begun.fetch_add(1) / 2;
+    while (begun.load() < 2 * (task + 1)) std::this_thread::yield();
+    if (context.part == 0) first_by[task] = std::this_thread::get_id();
+    ended.fetch_add(1);
+  };
+  for (int i = 0; i < kTasks; ++i) enqueue(*backend, stream, task_of(part, kLarge, 2));
+  while (ended.load() < 2 * kTasks) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 1; i < kTasks; ++i) EXPECT_EQ(first_by[i], first_by[0]) << "task " << i;
+}
+
 TEST(Async, NoMoreThreadsRunTasksThanWorkers) {
   for (int workers : {1, 3}) {
     const auto backend = make(with(Mode::async, 0, workers));

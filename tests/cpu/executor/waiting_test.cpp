@@ -72,5 +72,19 @@ TEST(WorkersToWake, NoneForTheCoreOfACallerThatHelps) {
   EXPECT_EQ(workers_to_wake(4, one_core, true), 0);
 }
 
+// A worker that ends a task makes the next one ready, while the caller waits for the last and
+// looks.
+TEST(WorkersToWake, NoneForAWaitingThreadThatLooks) {
+  const Load two{.workers = 2, .cores = 2, .active = 1, .sleepers = 1, .lookers = 1};
+  EXPECT_EQ(workers_to_wake(2, two, true), 0);
+  EXPECT_EQ(workers_to_wake(2, two, false), 1);  // waiting threads do not run user code
+  const Load eight{.workers = 8, .cores = 8, .active = 1, .sleepers = 7, .lookers = 1};
+  EXPECT_EQ(workers_to_wake(8, eight, true), 5);
+  EXPECT_EQ(workers_to_wake(2, eight, true), 1);
+  const Load both{.workers = 8, .cores = 8, .spinners = 1, .sleepers = 7, .lookers = 2};
+  EXPECT_EQ(workers_to_wake(3, both, true), 0);
+  EXPECT_EQ(workers_to_wake(4, both, true), 1);
+}
+
 }  // namespace
 }  // namespace shmap::cpu
