@@ -1,12 +1,15 @@
-// dot_general on the CPU: a batch of matrix products. Operands whose dims are in an order that a
-// matrix product cannot read are copied to scratch memory of the thread, one batch item at a time.
+// dot_general on the CPU: a batch of matrix products, and product_into, which adds them to a term.
+// Operands whose dims are in an order that a matrix product cannot read are copied to scratch
+// memory of the thread, one batch item at a time.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm.h"
 #include "core/ops/dot_layout.h"
+#include "core/ops/product.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -23,8 +26,9 @@ struct Product {
   const KernelCall& call;
   cpu::Gemm gemm;
 
-  explicit Product(const KernelCall& c)
-      : layout(c.in_types, params_as<DotParams>(c.params)), call(c) {
+  explicit Product(const KernelCall& c) : Product(c, params_as<DotParams>(c.params)) {}
+  Product(const KernelCall& c, const DotParams& params)
+      : layout(c.in_types.first(2), params), call(c) {
     gemm.dtype = call.in_types[0].dtype();
     gemm.out = call.out_types[0].dtype();
     gemm.m = layout.m();
@@ -66,8 +70,7 @@ cpu::Gemm prepared(const Product& p) {
   return p.gemm;
 }
 
-int dot_parts(const KernelCall& call, int workers) {
-  const Product p(call);
+int parts_of(const Product& p, int workers) {
   prepared(p);
   const std::int64_t batch = p.layout.batch;
   if (batch >= workers) return workers;
@@ -76,6 +79,8 @@ int dot_parts(const KernelCall& call, int workers) {
   const int share = (workers + static_cast<int>(batch) - 1) / static_cast<int>(batch);
   return static_cast<int>(batch) * cpu::gemm_parts(p.gemm, share);
 }
+
+int dot_parts(const KernelCall& call, int workers) { return parts_of(Product(call), workers); }
 
 // For products whose parts divide the sums: the bytes of one item's partial results.
 std::int64_t item_scratch(const Product& p) {
@@ -111,9 +116,25 @@ void finish_dot(const KernelCall& call) {
   }
 }
 
-void run_product(const KernelCall& call, bool accumulate) {
-  Product p(call);
-  p.gemm.accumulate = accumulate;
+// Copies the term of product_into to the block that g writes.
+void copy_term(const KernelCall& call, const cpu::Gemm& g) {
+  const std::int64_t size = itemsize(g.out), row = g.n * size, step = g.ldc * size;
+  auto* const to = static_cast<std::byte*>(g.c);
+  const auto* const from =
+      static_cast<const std::byte*>(call.in[2]) + (to - static_cast<const std::byte*>(call.out[0]));
+  const bool whole = row == step;
+  const std::int64_t pieces = whole ? 1 : g.m, bytes = whole ? g.m * row : row;
+  for (std::int64_t i = 0; i < pieces; ++i)
+    std::memcpy(to + i * step, from + i * step, static_cast<std::size_t>(bytes));
+}
+
+// What the result's memory holds before the product is computed: nothing, what the product is added
+// to, or nothing where it is added to a copy of operand 2.
+enum class Before : std::uint8_t { nothing, summand, term };
+
+void run_product(const KernelCall& call, const DotParams& params, Before before) {
+  Product p(call, params);
+  p.gemm.accumulate = before != Before::nothing;
   const std::int64_t batch = p.layout.batch;
   if (batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
   PackedOperands& packed = kept_by_thread<PackedOperands>();
@@ -121,20 +142,37 @@ void run_product(const KernelCall& call, bool accumulate) {
   if (call.parts > batch) {
     const auto per_item = call.parts / static_cast<int>(batch);
     p.set_item(call.part / per_item, packed);
+    if (before == Before::term)
+      copy_term(call, cpu::gemm_part_block(p.gemm, call.part % per_item, per_item));
     return cpu::gemm_part(p.gemm, call.part % per_item, per_item);
   }
   const auto [begin, end] = call.share(batch);
   for (std::int64_t b = begin; b < end; ++b) {
     p.set_item(b, packed);
+    if (before == Before::term) copy_term(call, p.gemm);
     cpu::gemm(p.gemm);
   }
 }
 
-void run_dot(const KernelCall& call) { run_product(call, /*accumulate=*/false); }
-void add_dot(const KernelCall& call) { run_product(call, /*accumulate=*/true); }
+void run_dot(const KernelCall& call) {
+  run_product(call, params_as<DotParams>(call.params), Before::nothing);
+}
+void add_dot(const KernelCall& call) {
+  run_product(call, params_as<DotParams>(call.params), Before::summand);
+}
 bool adds_exactly(const KernelCall& call) {
   return cpu::gemm_accumulates_exactly(prepared(Product(call)));
 }
+
+// product_into, as the pass add_into_products makes it: the whole result is a term and the product,
+// which accumulates exactly.
+const DotParams& added(const KernelCall& call) { return params_as<ProductParams>(call.params).dot; }
+void run_added(const KernelCall& call) { run_product(call, added(call), Before::term); }
+int added_parts(const KernelCall& call, int workers) {
+  return parts_of(Product(call, added(call)), workers);
+}
+// The term may be a factor too, which the product reads while it writes the result.
+std::uint32_t overwrites_nothing(const Params&, std::size_t) { return 0; }
 
 }  // namespace
 
@@ -143,6 +181,9 @@ void register_cpu_dot_kernels() {
   kernel = {run_dot, dot_parts, dot_scratch, finish_dot};
   kernel.accumulate = add_dot;
   kernel.accumulates = adds_exactly;
+  Kernel& into = product_into_p.kernel(DeviceKind::cpu);
+  into = {run_added, added_parts};
+  into.overwrites = overwrites_nothing;
 }
 
 }  // namespace shmap

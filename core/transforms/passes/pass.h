@@ -28,6 +28,7 @@ enum class PassOrder : std::uint8_t {
   fuse_slices,
   join_slices,
   fuse_columns,
+  add_into_products,
   schedule,
   rematerialize,
 };

@@ -515,14 +515,18 @@ int gemm_parts(const Gemm& g, int workers) {
   return static_cast<int>(std::clamp(operations / worth_a_part, 1., static_cast<double>(workers)));
 }
 
-void gemm_part(const Gemm& g, int part, int parts) {
-  if (parts <= 1) return gemm(g);
+Gemm gemm_part_block(const Gemm& g, int part, int parts) {
   const Grid grid =
       gemm_engine(g) == GemmEngine::amx ? grid_by_columns(g, parts) : grid_by_rows(g, parts);
   const int i = part / grid.cols, j = part % grid.cols;
-  const Gemm block = gemm_block(
+  return gemm_block(
       g, cut(g.m, i, grid.rows, grid.row_unit), cut(g.m, i + 1, grid.rows, grid.row_unit),
       cut(g.n, j, grid.cols, grid.col_unit), cut(g.n, j + 1, grid.cols, grid.col_unit));
+}
+
+void gemm_part(const Gemm& g, int part, int parts) {
+  if (parts <= 1) return gemm(g);
+  const Gemm block = gemm_part_block(g, part, parts);
   if (block.m <= 0 || block.n <= 0) return;
   // On AMD's CPUs with AVX2 sizes decide between engines whose sums differ in the last bit. A part
   // is computed by the engine of the whole product there, so that values do not depend on the

@@ -47,6 +47,8 @@ int gemm_parts(const Gemm& g, int workers);
 // parts > 1 no sum over k is divided; where gemm() would divide sums, divide the product by
 // divided_sums.h first.
 void gemm_part(const Gemm& g, int part, int parts);
+// The product of that part alone, whose c is the part's block of C; m or n may be 0.
+Gemm gemm_part_block(const Gemm& g, int part, int parts);
 
 // The libraries and kernels gemm can choose among; for benchmarks and tests.
 enum class GemmEngine : std::uint8_t { own, amx, avx512, onednn, openblas };
