@@ -131,12 +131,16 @@ void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> 
                  std::span<Array> out, std::unique_ptr<ControlState>& state);
 
 // Whether a program that is called in an eager body may run as a plan here. Where only some devices
-// come by, prints show these devices alone, of which a plan does not know. CollectiveError for a
-// collective that only some of its devices would call.
+// come by, a plan does not know of which to print, and does not refuse collectives that only some
+// devices would call.
 bool may_be_planned(const Jaxpr& jaxpr) {
   if (!divergence()) return true;
-  for (const DivergentScope* s = divergence(); s; s = s->outer())
-    check_divergent_program(jaxpr, s->what(), s->axes());
+  try {
+    for (const DivergentScope* s = divergence(); s; s = s->outer())
+      check_divergent_program(jaxpr, s->what(), s->axes());
+  } catch (const CollectiveError&) {  // thrown again where the collective is reached
+    return false;
+  }
   return std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect);
 }
 
