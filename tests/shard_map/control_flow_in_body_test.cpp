@@ -299,6 +299,19 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
       mesh_i(), P("i"), P("i"));
   for (int call = 0; call < 3; ++call)
     expect_error<CollectiveError>([&] { jitted(arange(8) * 1.f); }, want);
+  const auto chosen = jit([](Array a) {  // by the host, which takes another branch
+    return switch_(
+        Array(0), std::tuple{[](Array b) { return b * 2.f; }, [](Array b) { return psum(b, "i"); }},
+        a);
+  });
+  const auto passed_by = shard_map(
+      [&](Array x) {
+        return cond(
+            sum(x) > 3.f, [&](Array a) { return chosen(a); }, [](Array a) { return a; }, x);
+      },
+      mesh_i(), P("i"), P("i"));
+  for (int call = 0; call < 3; ++call)
+    EXPECT_THAT(values(passed_by(arange(8) * 1.f)), ElementsAre(0, 1, 2, 3, 8, 10, 12, 14));
   // Under a predicate that is the same on all devices all of them meet.
   const auto fine = [](Array x) {
     return cond(
