@@ -165,7 +165,7 @@ void Plan::run_control(Stage& stage, std::vector<Array>& values) const {
       continue;
     }
     Array& value = values[static_cast<std::size_t>(slot)];
-    in.push_back(as_block(step.last >> i & 1u ? std::move(value) : value, step.in_types[i]));
+    in.push_back(as_block(step.is_last(i) ? std::move(value) : value, step.in_types[i]));
   }
   std::vector<Array> out(step.out.size());
   run_control_(*mesh_, *step.eqn, in, out, stage.state);

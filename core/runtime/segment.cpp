@@ -173,7 +173,7 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* capt
       const int slot = step.in[i];
       if (slot < 0) {
         in.push_back(step.eqn->in[static_cast<std::size_t>(~slot)].literal());
-      } else if (step.last >> i & 1u) {
+      } else if (step.is_last(i)) {
         in.push_back(std::move(values[static_cast<std::size_t>(slot)]));
       } else {
         in.push_back(values[static_cast<std::size_t>(slot)]);

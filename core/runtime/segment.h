@@ -24,10 +24,13 @@ namespace shmap {
 struct PlanStep {
   const Eqn* eqn;
   std::vector<int> in;     // slots; ~i for operand i where that is a literal
-  std::uint32_t last = 0;  // bit i: operand i's slot is mentioned here for the last time
+  std::uint32_t last = 0;  // bit i < 32: operand i's slot is mentioned here for the last time
   std::vector<int> out;    // slots; -1 where no step reads the result
   std::vector<ShapedArray> in_types, out_types;
   std::uint32_t varying = 0;  // the mesh axes over which the results vary
+
+  // Whether operand i is given up; those after the first 32 never are.
+  bool is_last(std::size_t i) const { return i < 32 && (last >> i & 1u); }
 };
 
 // "compute %2:f32[4] = sin %0!": values by slot; ! marks the last mention of a value.

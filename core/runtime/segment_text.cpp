@@ -70,7 +70,7 @@ std::string step_text(const PlanStep& step) {
       const auto& literal = static_cast<const LiteralNode&>(*node_of(step.eqn->in[i].literal()));
       operands += detail::format_scalar(literal.value, literal.type.dtype());
     } else {
-      operands += "%" + std::to_string(step.in[i]) + (step.last >> i & 1u ? "!" : "");
+      operands += "%" + std::to_string(step.in[i]) + (step.is_last(i) ? "!" : "");
     }
   }
   for (std::size_t o = 0; o < step.out.size(); ++o) {

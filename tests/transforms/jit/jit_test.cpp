@@ -375,6 +375,33 @@ TEST(Jit, MayBeGoneBeforeItsCallsHaveRun) {
   EXPECT_EQ(other.to_vector<float>()[0], 1.f);
 }
 
+// A step and a loop of more operands than a plan's masks have bits: the first ones are read there
+// for the last time, and the last ones later again.
+TEST(Jit, StepsOfManyOperands) {
+  const auto f = [](std::vector<Array> v, Array limit) {
+    for (Array& x : v) x = cumsum(x, 0);
+    const Array joined = concatenate(v, 0);
+    const auto more = [&](Array c) { return sum(c) < limit; };
+    const auto trip = [&](Array c) {
+      for (std::size_t k = 20; k < v.size(); ++k) c = c + v[k];
+      return c;
+    };
+    const Array looped = while_loop(more, trip, v[20]);
+    return std::tuple{joined, looped, cumsum(v[36], 0), cumsum(v[58], 0)};
+  };
+  std::vector<Array> v;
+  for (int k = 0; k < 60; ++k) v.push_back(arange(3.f) + static_cast<float>(k));
+  const auto want = f(v, Array(1e5f));
+  const auto jitted = jit(f);
+  for (int i = 0; i < kCalls; ++i) {
+    const auto got = jitted(v, Array(1e5f));
+    EXPECT_EQ(std::get<0>(got).to_vector<float>(), std::get<0>(want).to_vector<float>());
+    EXPECT_EQ(std::get<1>(got).to_vector<float>(), std::get<1>(want).to_vector<float>());
+    EXPECT_EQ(std::get<2>(got).to_vector<float>(), std::get<2>(want).to_vector<float>());
+    EXPECT_EQ(std::get<3>(got).to_vector<float>(), std::get<3>(want).to_vector<float>());
+  }
+}
+
 TEST(Jit, QueuedCallsNeedBoundedMemory) {
   const auto f = jit(shard_map([](Array x) { return pmean(x, "i"); }, mesh8(), P("i"), P("i")));
   Array x = device_put(numbers({8}), NamedSharding(mesh8(), P("i")));
