@@ -30,10 +30,6 @@ constexpr std::size_t kManyMarks = 64;
 // is waiting. An operation on pending values only asks a few times for each operand before it adds
 // a task.
 constexpr int kPollsBeforeMark = 32;
-// A query of an event takes the driver up to a microsecond, a good part of an eager operation,
-// which asks about several earlier tasks. So of the questions about a mark that was not reached
-// yet, or about later ones, every kAsksForQuery-th asks the driver.
-constexpr int kAsksForQuery = 128;
 
 }  // namespace
 
@@ -169,15 +165,11 @@ void Queue::finish_locked(std::uint64_t number) noexcept {
 bool Queue::poll_locked(std::uint64_t number) noexcept {
   const Mark* mark = covering_locked(number);
   if (mark == nullptr || health_->poisoned()) return false;
-  const bool known_ahead = unreached_ > completed() && mark->number() >= unreached_;
-  if (known_ahead && ++asks_ < kAsksForQuery) return false;
   ensure_context(gpu());
   const UncapturedCalls uncaptured;
   const cudaError_t code = cudaEventQuery(mark->event());
   if (code == cudaErrorNotReady) {
     cudaGetLastError();
-    unreached_ = mark->number();
-    asks_ = 0;
     return false;
   }
   if (code == cudaSuccess || is_unloading(code)) {

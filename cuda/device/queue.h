@@ -76,9 +76,7 @@ class Queue : public RefCounted {
   Point last() noexcept;
   bool idle() noexcept;  // no task is pending, as far as is known
 
-  // True if that task is known to be done; asks the driver about it, if not too often: who asks
-  // again and again, without a pause, hears of it after a hundred questions. May be called under a
-  // spin lock.
+  // True if that task is done; queries the GPU if necessary. May be called under a spin lock.
   bool done(std::uint64_t number) noexcept;
   // Blocks until the task is done or the backend is poisoned. Throws DeviceError after the
   // deadline.
@@ -115,8 +113,6 @@ class Queue : public RefCounted {
   cudaStream_t stream_ = nullptr;
   bool closed_ = false;
   std::deque<Ref<Mark>> marks_;  // for tasks that are not known to be done, ascending
-  std::uint64_t unreached_ = 0;  // the mark that the driver last said was not reached
-  int asks_ = 0;                 // questions since then that were not put to the driver
   std::uint64_t polled_tail_ = 0;
   int polls_ = 0;  // queries since the last task was added
 
