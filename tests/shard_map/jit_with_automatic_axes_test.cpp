@@ -17,6 +17,7 @@ namespace shmap {
 namespace {
 
 using test::expect_error;
+using testing::Contains;
 using testing::HasSubstr;
 
 constexpr int kCalls = 4;  // traced and run, captured, replayed
