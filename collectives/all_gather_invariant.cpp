@@ -9,6 +9,7 @@
 #include "collectives/sharding_rules.h"
 #include "core/base/inline_vector.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/promote.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
