@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/support/automatic_axes.h"
 #include "tests/support/error_text.h"
 #include "tests/support/under_jit.h"
 
@@ -12,27 +13,13 @@ namespace shmap {
 namespace {
 
 using test::expect_error;
+using test::expect_near;
+using test::mesh222;
+using test::over;
+using test::placed;
+using test::wave;
 
 Mesh mesh42() { return make_mesh({4, 2}, {"x", "y"}); }
-Mesh mesh222() { return make_mesh({2, 2, 2}, {"x", "y", "z"}); }
-ShardMapOptions over(Axes axes) {
-  ShardMapOptions options;
-  options.axis_names = std::move(axes);
-  return options;
-}
-Array placed(const Array& x, const Mesh& mesh, P spec) {
-  return device_put(x, NamedSharding(mesh, spec));
-}
-Array wave(const Shape& shape) {
-  return sin(reshape(arange(static_cast<float>(shape.num_elements())), shape));
-}
-void expect_near(const Array& got, const Array& want, const std::string& what = "") {
-  ASSERT_EQ(got.shape(), want.shape()) << what;
-  const std::vector<float> a = got.to_vector<float>(), b = want.to_vector<float>();
-  for (std::size_t k = 0; k < a.size(); ++k)
-    ASSERT_NEAR(a[k], b[k], 1e-4f * (1 + std::abs(b[k]))) << what << ", element " << k;
-}
-
 TEST(AutomaticAxes, TheBodySeesBlocksAlongItsOwnAxesAndWholeArraysAlongTheOthers) {
   const Mesh mesh = mesh42();
   const Array a = wave({8, 6});
