@@ -64,7 +64,7 @@ bool has_only_kernels(cudaGraph_t graph) {
 
 }  // namespace
 
-SharedTimer::SharedTimer(int gpu, cudaStream_t after) {
+SharedTimer::SharedTimer(int gpu, cudaStream_t after) : SharedTimer() {
   check(cudaStreamSynchronize(after), "cudaStreamSynchronize before algorithms are timed");
   lanes_.resize(static_cast<std::size_t>(std::max(1, devices_sharing(gpu))));
   for (cudaStream_t& lane : lanes_)
@@ -134,7 +134,7 @@ SharedTimer::Time SharedTimer::time(const Run& run, std::size_t workspace_bytes,
   const float once = alone(run, workspaces.of_lanes[0]);
   const std::size_t branches = once >= kFillsMs ? 1 : lanes_.size();
   const auto n = static_cast<float>(branches);
-  // Alone a run takes no longer than beside others.
+  // n runs at once take at least as long as one alone, so that a run's share is at least once / n.
   if (once < 0 || (most > 0 && once > kLaunchMs && once > most * n * kHopelessAlone)) return {once};
   const float least = std::max(once, 1e-3f);
   const int runs = static_cast<int>(std::clamp<float>(kBranchMs / least, 1, kMostBranchRuns));

@@ -34,6 +34,7 @@ class SharedTimer {
   Time time(const Run& run, std::size_t workspace_bytes, float most);
 
  private:
+  SharedTimer() = default;  // so that what a constructor has made before it throws is destroyed
   float alone(const Run& run, void* workspace);
   Time in_graph(const Run& run, const std::vector<void*>& workspaces, std::size_t branches,
                 int runs, int launches);
