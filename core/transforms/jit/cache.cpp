@@ -46,6 +46,17 @@ Signature signature_of(const Node& node) {
   return s;
 }
 
+std::shared_ptr<Entry> make_entry(const void* tag, const Scope& scope, const MeshImpl* mesh,
+                                  const FlatTree& arguments) {
+  auto entry = std::make_shared<Entry>();
+  entry->tag = tag;
+  entry->scope = scope;
+  entry->mesh = mesh;
+  entry->key = arguments.key;
+  for (const Array& x : arguments.leaves) entry->arguments.push_back(signature_of(*node_of(x)));
+  return entry;
+}
+
 namespace {
 
 std::string describe(const Signature& s) {

@@ -52,6 +52,10 @@ struct Entry {
   bool committed = false;  // whether the results are committed
 };
 
+// An entry without a program, for calls with such arguments.
+std::shared_ptr<Entry> make_entry(const void* tag, const Scope& scope, const MeshImpl* mesh,
+                                  const FlatTree& arguments);
+
 // The programs of one function: at most SHMAP_JIT_CACHE of them; the program whose last call is the
 // oldest is removed first. A plan frees its memory when it has been removed and its last call has
 // ended. Thread-safe.

@@ -1,0 +1,89 @@
+#include "core/transforms/jit/planned_trace.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/ir/divergence.h"
+#include "core/runtime/reshard.h"
+#include "core/runtime/same_values.h"
+#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/passes/pass.h"
+
+namespace shmap {
+namespace {
+
+struct BodyPlans final : ControlState {
+  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
+  std::vector<const Plan*> in_order;  // in the order of their first runs
+
+  std::string text() const override {
+    std::string text;
+    for (const Plan* plan : in_order) text += plan->text();
+    return text;
+  }
+};
+
+// Interprets an equation on blocks; each program inside of it runs as a plan.
+class PlannedTrace final : public PerDeviceTrace {
+ public:
+  PlannedTrace(const detail::MeshImpl& mesh, BodyPlans& bodies)
+      : PerDeviceTrace(&mesh, {false, false}), bodies_(bodies) {}
+
+  bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
+    // Printing shows only the devices that took this branch, which a captured task could not know.
+    if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
+    std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
+    if (!plan) {
+      JaxprRef planned = run_passes(jaxpr, {*mesh()});
+      const ProgramMark mark = make_program_mark(*mesh(), *planned);
+      plan = std::make_unique<Plan>(mesh(), std::move(planned), std::vector<Array>(), mark,
+                                    run_control);
+      bodies_.in_order.push_back(plan.get());
+    }
+    admit(args, "a program inside", {});
+    for (Array& x : args) x = as_stored(std::move(x), mesh());
+    out = plan->run(std::move(args));
+    for (std::size_t o = 0; o < out.size(); ++o) out[o] = mine(out[o], jaxpr.outs[o].type());
+    return true;
+  }
+
+  // The same blocks as a value of this trace.
+  Array mine(const Array& x, const ShapedArray& type) const {
+    return relabel(*stored_of(x), type, nullptr, id(), true);
+  }
+
+ private:
+  BodyPlans& bodies_;
+};
+
+}  // namespace
+
+bool may_be_planned(const Jaxpr& jaxpr) {
+  if (!divergence()) return true;
+  try {
+    for (const DivergentScope* s = divergence(); s; s = s->outer())
+      check_divergent_program(jaxpr, s->what(), s->axes());
+  } catch (const CollectiveError&) {  // thrown again where the collective is reached
+    return false;
+  }
+  return std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect);
+}
+
+void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                 std::span<Array> out, std::unique_ptr<ControlState>& state) {
+  if (!state) state = std::make_unique<BodyPlans>();
+  PlannedTrace trace(mesh, static_cast<BodyPlans&>(*state));
+  for (Array& x : in)
+    if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
+  TraceScope scope(trace);
+  eqn.primitive->interpret(in, *eqn.params, out, eqn.source);
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    const Array x = as_stored(std::move(out[o]), &mesh);
+    out[o] = relabel(*stored_of(x), eqn.out[o]->type, nullptr, 0, true);
+  }
+}
+
+}  // namespace shmap
