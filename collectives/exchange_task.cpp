@@ -222,7 +222,7 @@ void CrossCall::enqueue(Round round) {
   exchange.work = std::move(round.work);
   exchange.copies = std::move(round.copies);
 
-  Waits waits;
+  TaskWaits waits;
   if (!detail::nothing_pending(round.reads, round.writes))
     detail::collect_waits(round.reads, round.writes, waits);
   // Collectives that follow each other need not wait for each other: they use different streams.
@@ -250,7 +250,7 @@ void CrossCall::enqueue(Round round) {
       return static_cast<ExchangeTask*>(args)->attempt(context);
     };
   }
-  const Event event = device.comm->enqueue(task, waits);
+  const Event event = device.comm->enqueue(task, waits.data, waits.order);
   if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
 }
 

@@ -82,7 +82,7 @@ const char* GroupTask::name() const {
 
 void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   if (args_->ranks.empty()) return;
-  std::vector<Waits> waits(uses_.size());
+  std::vector<TaskWaits> waits(uses_.size());
   for (std::size_t i = 0; i < uses_.size(); ++i)
     detail::collect_waits(uses_[i].reads, uses_[i].writes, waits[i]);
   args_->body = std::move(body);

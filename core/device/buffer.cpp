@@ -1,5 +1,6 @@
 #include "core/device/buffer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/device/memory_space.h"
@@ -7,7 +8,7 @@
 namespace shmap {
 
 void Buffer::add_use(Event use) {
-  if (use.done() && !use.failed()) return;
+  if (use.known_done() && !use.failed()) return;
   // A task may name a buffer more than once.
   if (n_uses_ > 0 && uses().back().record() == use.record()) return;
   // A buffer often has many readers, which finish in order: finished ones are dropped only when
@@ -16,7 +17,7 @@ void Buffer::add_use(Event use) {
     if (n_uses_ == kFewUses) {
       std::uint32_t kept = 0;
       for (std::uint32_t i = 0; i < kFewUses; ++i) {
-        if (!few_uses_[i].done()) std::swap(few_uses_[kept++], few_uses_[i]);
+        if (!few_uses_[i].known_done()) std::swap(few_uses_[kept++], few_uses_[i]);
       }
       for (std::uint32_t i = kept; i < kFewUses; ++i) few_uses_[i] = Event();
       n_uses_ = kept;
@@ -28,10 +29,15 @@ void Buffer::add_use(Event use) {
     more_uses_.reserve(4 * kFewUses);
     for (Event& e : few_uses_) more_uses_.push_back(std::exchange(e, Event()));
   } else if (more_uses_.size() == more_uses_.capacity()) {
-    std::erase_if(more_uses_, [](const Event& e) { return e.done(); });
+    std::erase_if(more_uses_, [](const Event& e) { return e.known_done(); });
   }
   more_uses_.push_back(std::move(use));
   n_uses_ = static_cast<std::uint32_t>(more_uses_.size());
+}
+
+void Buffer::retire_definition() {
+  if (!def_.known_done()) add_use(def_);
+  def_ = Event();
 }
 
 void Buffer::clear_uses() noexcept {
@@ -42,11 +48,11 @@ void Buffer::clear_uses() noexcept {
 }
 
 bool Buffer::all_done() const noexcept {
-  if (!def_.done()) return false;
-  for (const Event& e : uses()) {
-    if (!e.done()) return false;
-  }
-  return true;
+  return def_.done() && std::ranges::all_of(uses(), &Event::done);
+}
+
+bool Buffer::all_known_done() const noexcept {
+  return def_.known_done() && std::ranges::all_of(uses(), &Event::known_done);
 }
 
 void Buffer::dispose() noexcept { space_->give_back(this); }

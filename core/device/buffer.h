@@ -42,10 +42,15 @@ class Buffer : public RefCounted {
     return {more_uses_.empty() ? few_uses_ : more_uses_.data(), n_uses_};
   }
   void clear_uses() noexcept;
+  // Makes the definition a use, for a task that overwrites the whole buffer: the task waits for it,
+  // and does not fail with it. Throws std::bad_alloc, without effect.
+  void retire_definition();
   // Whether the buffer has no events: none was ever pending, or all have been dropped.
   bool untouched() const noexcept { return def_.record() == nullptr && n_uses_ == 0; }
   // Whether the definition and all uses are done, so that the host may access the memory.
   bool quiet() const noexcept { return untouched() || all_done(); }
+  // Whether they are known to be done (Event::known_done), for memory that is given back.
+  bool known_quiet() const noexcept { return untouched() || all_known_done(); }
 
   // Whether code that holds `owners` of the buffer's references may write to it in place: there are
   // no other references, and the memory belongs to the space. Wrapped memory (MemorySpace::wrap)
@@ -64,6 +69,7 @@ class Buffer : public RefCounted {
   Buffer() = default;
   ~Buffer() = default;
   bool all_done() const noexcept;
+  bool all_known_done() const noexcept;
 
   void* data_ = nullptr;
   std::int64_t bytes_ = 0;

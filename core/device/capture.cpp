@@ -16,16 +16,19 @@ void CapturedEvent::block() {
 namespace detail {
 
 void add_captured_waits(const void* capture, const Task& task, std::span<const Event> waits,
-                        std::vector<std::int32_t>& before) {
-  for (const Event& e : waits) {
+                        std::span<const Event> after, std::vector<std::int32_t>& before) {
+  for (const Event& e : waits)
     if (e.failed()) std::rethrow_exception(e.error());
-    if (e.done()) continue;
-    if (e.record()->owner() != capture) {
-      throw Error("capturing '" + std::string(task.name) +
-                  "', which waits for work that was enqueued before the capture and is not done: "
-                  "synchronize before begin_capture");
+  for (const std::span<const Event> events : {waits, after}) {
+    for (const Event& e : events) {
+      if (e.done()) continue;
+      if (e.record()->owner() != capture) {
+        throw Error("capturing '" + std::string(task.name) +
+                    "', which waits for work that was enqueued before the capture and is not done: "
+                    "synchronize before begin_capture");
+      }
+      before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
     }
-    before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
   }
 }
 

@@ -38,11 +38,10 @@ struct CapturedTask {
 };
 
 namespace detail {
-// Adds to `before` the indices of the captured tasks among `waits` and the task's other
-// predecessors. Throws the error of a failed event in `waits`, and Error where an event is neither
-// captured here nor done.
+// Adds to `before` the indices of the captured tasks among `waits` and `after`. Throws the error of
+// a failed event in `waits`, and Error where an event is neither captured here nor done.
 void add_captured_waits(const void* capture, const Task& task, std::span<const Event> waits,
-                        std::vector<std::int32_t>& before);
+                        std::span<const Event> after, std::vector<std::int32_t>& before);
 // Called by begin_capture of every backend. Throws Error where the thread captures already or runs
 // a task, DeviceError after fork().
 void check_begins_capture();
@@ -76,14 +75,15 @@ class CaptureLog {
   }
 
   // Makes the entry that will be appended after `ahead` entries which the caller has made but not
-  // yet appended. Its task runs after the last appended tasks of its streams and after `waits`.
+  // yet appended. Its task runs after the last appended tasks of its streams and after `waits` and
+  // `after`.
   // Throws as add_captured_waits does. The caller remains the owner of the args.
   Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
-             std::size_t ahead = 0) const {
+             std::span<const Event> after, std::size_t ahead = 0) const {
     Entry e;
     for (const Last& l : last_)
       if (std::ranges::find(streams, l.stream) != streams.end()) e.before.push_back(l.index);
-    detail::add_captured_waits(this, task, waits, e.before);
+    detail::add_captured_waits(this, task, waits, after, e.before);
     std::ranges::sort(e.before);
     e.before.erase(std::unique(e.before.begin(), e.before.end()), e.before.end());
     e.streams.assign(streams.begin(), streams.end());
@@ -112,10 +112,10 @@ class CaptureLog {
   // entry. Takes ownership of the args in every case, also when it throws.
   template <class Record>
   Event add(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
-            Record record) {
+            std::span<const Event> after, Record record) {
     Event event;
     try {
-      Entry e = make(streams, task, waits);
+      Entry e = make(streams, task, waits, after);
       record(e);
       event = append(std::move(e));
     } catch (...) {

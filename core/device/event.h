@@ -20,6 +20,9 @@ class Completion : public RefCounted {
   }
   // The current state; backends whose completions have to be polled override it. Any thread.
   virtual State query() noexcept { return state(); }
+  // The state as of a query not long ago, for callers to whom "pending" costs little when the task
+  // is in fact done. A caller that asks again and again hears of the end in time. Any thread.
+  virtual State recent() noexcept { return query(); }
   // Blocks until done or failed; the thread may run other tasks meanwhile. Throws, without a change
   // of state, where waiting is not allowed or takes longer than the deadline.
   virtual void block() = 0;
@@ -55,6 +58,12 @@ class Event {
   // True once the task has finished or failed, and what it wrote is visible. Any thread.
   bool done() const noexcept {
     return record_.get() == nullptr || record_->query() != Completion::pending;
+  }
+  // True if the task is known to have finished or failed. Unlike done(), this seldom asks the
+  // device, which takes a GPU's driver about a microsecond, so it may be false for a while after
+  // the end. For the bookkeeping of launches and of freed memory. Any thread.
+  bool known_done() const noexcept {
+    return record_.get() == nullptr || record_->recent() != Completion::pending;
   }
   // True where the task, or a task for which it waited, threw.
   bool failed() const noexcept {

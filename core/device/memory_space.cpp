@@ -262,12 +262,14 @@ BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void
 
 void MemorySpace::give_back(Buffer* buffer) noexcept {
   if (forked()) return;  // a thread that does not exist in this process may hold the lock
-  if (buffer->quiet()) [[likely]] {
+  // Wrapped memory goes back to its provider as soon as it can.
+  const bool wrapped = buffer->capacity_ == 0;
+  if (wrapped ? buffer->quiet() : buffer->known_quiet()) [[likely]] {
     if (!buffer->untouched()) {
       buffer->def_ = Event();
       buffer->clear_uses();
     }
-    if (buffer->capacity_ == 0) return destroy(buffer);
+    if (wrapped) return destroy(buffer);
     return give_back_done(buffer, buffer);
   }
   if (buffer->captured_ != nullptr)

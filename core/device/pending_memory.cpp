@@ -34,16 +34,11 @@ Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
     pending_ -= buffer->capacity_;
     taken = buffer;
   }
-  // The buffer has a definition and no use yet.
-  Event def = std::exchange(taken->def_, Event());
-  if (!def.done()) {
-    try {
-      taken->add_use(def);
-    } catch (...) {  // no memory for the use: the definition is restored
-      taken->def_ = std::move(def);
-      give_back(taken);
-      throw;
-    }
+  try {
+    taken->retire_definition();
+  } catch (...) {
+    give_back(taken);
+    throw;
   }
   return taken;
 }
@@ -52,9 +47,10 @@ Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
   Buffer* foreign = nullptr;
   // Work finishes nearly in the order of freeing: polling stops at the first buffer whose work is
   // pending.
+  const bool all = at_most < 0;
   for (; pending_head_ != nullptr && at_most != 0; --at_most) {
     Buffer* buffer = pending_head_;
-    if (!buffer->quiet()) break;
+    if (all ? !buffer->quiet() : !buffer->known_quiet()) break;
     pending_head_ = buffer->next_;
     if (pending_head_ == nullptr) pending_tail_ = nullptr;
     pending_ -= buffer->capacity_;

@@ -78,14 +78,16 @@ class Stream {
   int device_index() const noexcept { return device_index_; }  // among the backend's devices
   StreamRole role() const noexcept { return role_; }
 
-  // Appends a task, which starts after the stream's earlier tasks and after all of `waits`. Where
-  // one of `waits` failed, the task is not run but dropped, and its event fails with the same
-  // error; earlier tasks of the stream do not fail it. Takes ownership of args in every case, also
+  // Appends a task, which starts after the stream's earlier tasks and after all of `waits` and
+  // `after`. Where one of `waits` failed, the task is not run but dropped, and its event fails with
+  // the same error. Events in `after` are only waited for, as the stream's earlier tasks are: it
+  // does not matter whether they succeed. Takes ownership of args in every case, also
   // when it throws: Error where a capture forbids the call, DeviceError after fork(). May run the
   // task at once on this thread, and other tasks too if too many are in flight. The event of a task
   // that ran at once is done or failed if the task does its work itself, and pending if the task
   // puts its work into a hardware queue. The caller holds the backend's submit mutex.
-  virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
+  virtual Event enqueue(const Task& task, std::span<const Event> waits,
+                        std::span<const Event> after = {}) = 0;
   // Whether enqueue() of a task of that cost, without waits, would call the task before it returns,
   // so that its args may be on the stack. The caller holds the submit mutex. `thread`, here and
   // below: the state of the calling thread.
@@ -111,7 +113,7 @@ class Stream {
   // or failed unless calls_at_enqueue() is true.
   virtual Event run_at_once(const Task& task,
                             detail::ThreadState& /*thread*/ = detail::thread_state) {
-    return enqueue(task, {});
+    return enqueue(task, {}, {});
   }
   // An event that is done when everything enqueued so far is done; it never fails. The caller holds
   // the submit mutex.

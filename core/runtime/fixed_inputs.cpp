@@ -84,6 +84,8 @@ void FixedInputs::fill(const std::vector<Array>& inputs) {
     const std::int64_t bytes = block_types_[i].nbytes();
     for (std::uint32_t p = 0; p < to.size(); ++p) {
       if (inputs_[i].leader[p] != p) continue;
+      // What was copied here before, and the launches that read it, do not concern this copy.
+      to[p].buffer->retire_definition();
       Buffer* reads[] = {from[p].buffer.get()};
       Buffer* writes[] = {to[p].buffer.get()};
       LaunchSpec spec;

@@ -14,14 +14,14 @@ void throw_in_task(const char* what) {
               "the memory that it is given");
 }
 
-void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits) {
-  for (Buffer* b : reads)
-    if (!settled(b->def())) waits.push_back(b->def());
-  for (Buffer* b : writes) {
-    if (!settled(b->def())) waits.push_back(b->def());
+void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+                   TaskWaits& waits) {
+  for (const std::span<Buffer* const> buffers : {reads, writes})
+    for (Buffer* b : buffers)
+      if (!settled(b->def())) waits.data.push_back(b->def());
+  for (Buffer* b : writes)
     for (const Event& use : b->uses())
-      if (!use.done()) waits.push_back(use);
-  }
+      if (!use.known_done()) waits.order.push_back(use);
 }
 
 void note_launch(const Event& event, std::span<Buffer* const> reads,

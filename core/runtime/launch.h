@@ -57,11 +57,19 @@ class Waits {
   std::vector<Event> more_;                             // all events, once there are more than kFew
 };
 
+// What a task waits for. data: the definitions of what it reads, with whose failure it fails.
+// order: earlier readers of memory that it overwrites, whose failure does not concern it.
+struct TaskWaits {
+  Waits data, order;
+  bool empty() const noexcept { return data.empty() && order.empty(); }
+};
+
 namespace detail {
-// Whether the event is done and did not fail; such an event is replaced by the empty one.
+// Whether the event is known to be done and did not fail; such an event is replaced by the empty
+// one.
 inline bool settled(Event& event) {
   if (event.record() == nullptr) return true;
-  if (!event.done() || event.failed()) return false;
+  if (!event.known_done() || event.failed()) return false;
   event = Event();
   return true;
 }
@@ -81,8 +89,11 @@ inline void refuse_in_task(const char* what, const ThreadState& thread = thread_
   if (in_task(thread)) [[unlikely]]
     throw_in_task(what);
 }
-// Collects the events for which a task that reads and writes these buffers must wait.
-void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits);
+// Collects the events for which a task that reads and writes these buffers must wait. The
+// definition of a buffer that is written counts as data: the task may keep a part of it. Where the
+// task overwrites the whole buffer, see Buffer::retire_definition().
+void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+                   TaskWaits& waits);
 // Enters the task's event as a use of the buffers that it reads and as the definition of those that
 // it writes.
 void note_launch(const Event& event, std::span<Buffer* const> reads,
@@ -101,14 +112,14 @@ inline Task task_of(const LaunchSpec& spec) {
 }  // namespace detail
 
 // Runs work(part, parts, native) as one task. The task waits for the definitions of `reads`, and
-// for the definitions and uses of `writes`; it becomes a use of the former and the definition of
-// the latter. A small task without pending waits runs at once, and so does every task of a stream
-// that calls tasks when they are enqueued; these need no heap memory. Otherwise `work` is moved
-// into the task. The caller holds the backend's submit mutex.
+// for the definitions and uses of `writes`, and fails with a definition; it becomes a use of the
+// former and the definition of the latter. A small task without pending waits runs at once, and so
+// does every task of a stream that calls tasks when they are enqueued; these need no heap memory.
+// Otherwise `work` is moved into the task. The caller holds the backend's submit mutex.
 template <class Work>
 void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
             Work work) {
-  Waits waits;
+  TaskWaits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
   Task task = detail::task_of(spec);
   task.run = [](void* args, const TaskContext& context) {
@@ -121,11 +132,11 @@ void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Bu
     event = spec.stream->run_at_once(task, thread);
   } else if (spec.stream->calls_at_enqueue(thread)) {
     task.args = &work;
-    event = spec.stream->enqueue(task, waits);
+    event = spec.stream->enqueue(task, waits.data, waits.order);
   } else {
     task.args = new Work(std::move(work));
     task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
-    event = spec.stream->enqueue(task, waits);
+    event = spec.stream->enqueue(task, waits.data, waits.order);
   }
   if (event.record() != nullptr) detail::note_launch(event, reads, writes);
 }
@@ -139,7 +150,7 @@ void launch_later(LaunchSpec spec, std::span<Buffer* const> reads, std::span<Buf
   constexpr std::int64_t kTooLongToRunAtOnce = 1'000'000'000'000;
   spec.cost_ns = kTooLongToRunAtOnce;
   spec.parts = 1;
-  Waits waits;
+  TaskWaits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
   Task task = detail::task_of(spec);
   task.later = true;
@@ -148,7 +159,7 @@ void launch_later(LaunchSpec spec, std::span<Buffer* const> reads, std::span<Buf
   };
   task.args = new Work(std::move(work));
   task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
-  const Event event = spec.stream->enqueue(task, waits);
+  const Event event = spec.stream->enqueue(task, waits.data, waits.order);
   if (event.record() != nullptr) detail::note_launch(event, reads, writes);
 }
 

@@ -518,15 +518,19 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
   for (const BufferRef& b : executable.outputs->buffers) outputs.push_back(b.get());
   {
     std::lock_guard lock(mesh_.backend().submit_mutex());
-    Waits waits, after;
+    TaskWaits waits;
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
     // The output set was last written and read by another run, whose errors do not concern this
     // one.
-    if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
+    for (Buffer* b : outputs) {
+      if (!detail::settled(b->def())) waits.order.push_back(b->def());
+      for (const Event& use : b->uses())
+        if (!use.known_done()) waits.order.push_back(use);
+    }
     const std::uint64_t first =
         executable.numbers == 0 ? 0
                                 : take_numbers(mesh_, divergent_axes(mesh_), executable.numbers);
-    const Event event = executable.graph->launch(waits, after, first);
+    const Event event = executable.graph->launch(waits.data, waits.order, first);
     writes.insert(writes.end(), outputs.begin(), outputs.end());
     // Launches over one slab are ordered by their streams; the slab's memory is returned after the
     // last launch.

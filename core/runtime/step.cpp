@@ -325,11 +325,11 @@ class LeaderLaunch {
   // Puts the call after the pending tasks of its buffers.
   [[gnu::noinline]] void run_after(const LocalDevice& device, Stream& stream) {
     Buffers buffers(*this);
-    Waits waits;
+    TaskWaits waits;
     detail::collect_waits(buffers.reads(), buffers.writes(), waits);
     if (waits.empty() && run_now(stream)) return;
     if (stream.calls_at_enqueue(thread_))
-      return finish(stream.enqueue(task_here(), waits), buffers);
+      return finish(stream.enqueue(task_here(), waits.data, waits.order), buffers);
     enqueue(device, stream, buffers, waits);
   }
 
@@ -343,7 +343,7 @@ class LeaderLaunch {
 
   // Enqueues the call as a task that outlives this object.
   void enqueue(const LocalDevice& device, Stream& stream, Buffers& buffers,
-               std::span<const Event> waits) {
+               const TaskWaits& waits) {
     Task task = task_here();
     // With at least as many leaders as workers each call is one part: the devices already run in
     // parallel.
@@ -385,7 +385,7 @@ class LeaderLaunch {
       task.takes = in_[static_cast<std::size_t>(term_)];
       task.join = OwnedCall::join;
     }
-    finish(stream.enqueue(task, waits), buffers);
+    finish(stream.enqueue(task, waits.data, waits.order), buffers);
   }
 
   static const Kernel& kernel_of(const Step& step, DeviceKind kind) {
@@ -405,23 +405,22 @@ class LeaderLaunch {
 
   static void enqueue_after(Stream& stream, const Task& task, std::span<Buffer* const> reads,
                             std::span<Buffer* const> writes) {
-    Waits waits;
+    TaskWaits waits;
     try {
       detail::collect_waits(reads, writes, waits);
     } catch (...) {
       task.drop(task.args);  // enqueue() would have dropped them
       throw;
     }
-    const Event event = stream.enqueue(task, waits);
+    const Event event = stream.enqueue(task, waits.data, waits.order);
     if (event.record() != nullptr) detail::note_launch(event, reads, writes);
   }
 
   // Whether a result may take the buffer of a donated operand. Only the entries of this cohort in
   // this one table may name the buffer.
   bool is_reusable(const StoredNode& node, std::uint32_t position) const {
-    // After a pending reader of the buffer, the result would have to wait for that reader and fail
-    // with it, although they are unrelated. (A captured graph fails as a whole, and all its readers
-    // are pending.)
+    // After a pending reader of the buffer, the result would have to wait for that reader, although
+    // they are unrelated. (In a captured graph all readers are pending.)
     if (!capturing(thread_) && !all_read(*node.blocks()[position].buffer)) return false;
     return owned_alone(node, position);
   }

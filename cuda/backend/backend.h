@@ -50,15 +50,15 @@ class CudaBackend final : public Backend {
   // Enqueues one task into several streams independently: the work that the task puts into
   // streams[i] (native_in_group) starts after waits[i] and after the earlier work of that stream,
   // independently of the other streams' waits, and the i-th returned event is the event of
-  // streams[i]. For the NCCL calls of a group, which wait for each other on the GPUs. Otherwise the
-  // same as enqueue_group.
+  // streams[i]. A failed event in the data of any waits[i] fails all. For the NCCL calls of a
+  // group, which wait for each other on the GPUs. Otherwise the same as enqueue_group.
   std::vector<Event> enqueue_each(std::span<Stream* const> streams, const Task& task,
-                                  std::span<const Waits> waits);
+                                  std::span<const TaskWaits> waits);
 
   Health& health() const noexcept { return *health_; }
   // Called by the streams, captures and graphs of this backend.
-  Event submit(std::span<CudaStream* const> streams, const Task& task,
-               std::span<const Event> waits);
+  Event submit(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits,
+               std::span<const Event> after);
   Queue& launch_queue(int device_index);  // for graphs that begin on that device
   Queue& launch_queue_of(int gpu) { return *launch_queues_.at(gpu); }
   // The launch thread of a GPU; null once the process exits. Throws std::system_error.

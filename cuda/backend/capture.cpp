@@ -81,20 +81,22 @@ bool Capture::rehearses() {
 }
 
 Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
-                   std::span<const Event> waits) {
-  return log_.add(streams, task, waits, [&](Node& node) {
+                   std::span<const Event> waits, std::span<const Event> after) {
+  return log_.add(streams, task, waits, after, [&](Node& node) {
     if (!rehearses()) record_task(node);
   });
 }
 
 std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const Task& task,
-                                     std::span<const Waits> waits) {
+                                     std::span<const TaskWaits> waits) {
   std::vector<Event> events;
   if (graph_of_each_gpu_) {
-    std::vector<Event> all;
-    for (const Waits& some : waits)
-      for (const Event& e : std::span<const Event>(some)) all.push_back(e);
-    const Event event = add(streams, task, all);
+    std::vector<Event> data, order;
+    for (const TaskWaits& some : waits) {
+      std::ranges::copy(std::span<const Event>(some.data), std::back_inserter(data));
+      std::ranges::copy(std::span<const Event>(some.order), std::back_inserter(order));
+    }
+    const Event event = add(streams, task, data, order);
     events.assign(streams.size(), event);
     return events;
   }
@@ -105,7 +107,8 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
     share.run = nullptr;
     share.args = nullptr;
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      made.push_back(log_.make({&streams[i], 1}, i == 0 ? task : share, waits[i], i));
+      made.push_back(
+          log_.make({&streams[i], 1}, i == 0 ? task : share, waits[i].data, waits[i].order, i));
     }
     if (!rehearses()) record_each(made);
     for (Node& node : made) events.push_back(log_.append(std::move(node)));

@@ -80,13 +80,14 @@ class Capture : public CapturedResources {
   CudaBackend& backend() const noexcept { return *backend_; }
   bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
   // Takes ownership of the args in every case. Throws what task.run throws.
-  Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
+  Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits,
+            std::span<const Event> after);
   // The implementation of CudaBackend::enqueue_each: records a node for each stream. The first node
   // has the task, and the work that the task puts into the streams belongs to their nodes. If each
   // GPU has graphs of its own, a single node has the task, which is then one of several GPUs and
   // runs directly.
   std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
-                              std::span<const Waits> waits);
+                              std::span<const TaskWaits> waits);
   Event record(CudaStream& stream) const { return log_.record(stream); }
   // Called in the run of a group task: the lane of a member stream.
   cudaStream_t member(CudaStream& stream);

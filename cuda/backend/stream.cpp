@@ -97,9 +97,10 @@ std::vector<std::pair<int, StreamRole>> places_of(std::span<CudaStream* const> s
   return places;
 }
 
-Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
+Event CudaStream::enqueue(const Task& task, std::span<const Event> waits,
+                          std::span<const Event> after) {
   CudaStream* self = this;
-  return backend_.submit({&self, 1}, task, waits);
+  return backend_.submit({&self, 1}, task, waits, after);
 }
 
 bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/,
@@ -131,11 +132,11 @@ Event CudaBackend::enqueue_group(std::span<Stream* const> streams, const Task& t
     for (Stream* s : streams) mine.push_back(static_cast<CudaStream*>(s));
     args.release();
   }
-  return submit(mine, task, waits);
+  return submit(mine, task, waits, {});
 }
 
 std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, const Task& given,
-                                             std::span<const Waits> waits) {
+                                             std::span<const TaskWaits> waits) {
   std::vector<CudaStream*> mine;
   std::vector<Event> events;
   TaskArgs args(given);
@@ -143,7 +144,7 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
   events.reserve(mine.size());
   if (mine.size() == 1) {
     args.release();
-    events.push_back(submit(mine, given, waits[0]));
+    events.push_back(submit(mine, given, waits[0].data, waits[0].order));
     return events;
   }
   Task task = given;
@@ -154,13 +155,16 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
     return capture->add_each(mine, task, waits);
   }
   Ref<Failure> failure;
-  for (const Waits& some : waits)
-    if (!failure) failure = inherited_failure(this, some);
+  for (const TaskWaits& some : waits)
+    if (!failure) failure = inherited_failure(this, some.data);
+  std::vector<int> pending;
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    mine[i]->queue().pass_gate();
-    add_waits(mine[i]->queue(), waits[i]);
+    Queue& queue = mine[i]->queue();
+    queue.pass_gate();
+    pending.push_back(add_waits(queue, waits[i].data) + add_waits(queue, waits[i].order));
   }
-  if (!failure) {
+  const bool failed = static_cast<bool>(failure);
+  if (!failed) {
     const GpuScope gpu(mine.front()->queue().gpu());
     const bool timed = timeline_sink() != nullptr;
     std::vector<Span> spans;
@@ -176,9 +180,13 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
       spans_.add(std::move(spans[i]));
     }
   }
-  for (CudaStream* s : mine) {
-    const std::uint64_t number = s->queue().append(task.name);
-    events.push_back(TaskCompletion::make(this, Ref<Queue>(&s->queue()), number, failure));
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (failed && pending[i] == 0) {  // its stream may not even exist
+      events.push_back(TaskCompletion::failed(this, failure));
+      continue;
+    }
+    const std::uint64_t number = mine[i]->queue().append(task.name);
+    events.push_back(TaskCompletion::make(this, Ref<Queue>(&mine[i]->queue()), number, failure));
   }
   return events;
 }
@@ -194,7 +202,7 @@ void CudaBackend::check_enqueues(const Task& task) const {
 }
 
 Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& given,
-                          std::span<const Event> waits) {
+                          std::span<const Event> waits, std::span<const Event> after) {
   TaskArgs args(given);
   Task task = given;
   if (task.name == nullptr) task.name = "";
@@ -206,7 +214,7 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
                   "' on a backend other than the one that this thread captures");
     }
     args.release();
-    return capture->add(streams, task, waits);
+    return capture->add(streams, task, waits, after);
   }
 
   Queue& queue = streams.front()->queue();
@@ -214,7 +222,7 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
   // A task that fails because of an event it waits for is put into the stream as an empty task: its
   // event must not end before earlier tasks have finished with its memory.
   queue.pass_gate();
-  const int pending = add_waits(queue, waits);
+  const int pending = add_waits(queue, waits) + add_waits(queue, after);
   if (failure && pending == 0) return TaskCompletion::failed(this, std::move(failure));
   for (CudaStream* s : streams.subspan(1)) s->queue().be_awaited_by(queue);
   if (!failure && task.run != nullptr) failure = run_in(streams, task);
@@ -248,7 +256,7 @@ Ref<Failure> CudaBackend::run_in(std::span<CudaStream* const> streams, const Tas
 int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {
   int pending = 0;
   for (const Event& e : waits) {
-    if (e.done()) continue;
+    if (e.known_done()) continue;
     if (e.record()->owner() != this) {
       e.record()->block();  // another backend's event cannot notify this backend
       continue;

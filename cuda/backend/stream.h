@@ -24,7 +24,8 @@ class CudaStream final : public Stream {
   // Calls task.run before it returns; context.native is the cudaStream_t for the task's work. Then
   // drops the args, unless this thread captures: a graph keeps the args, since its nodes may read
   // host memory in them. In a capture, errors of task.run are thrown from here.
-  Event enqueue(const Task& task, std::span<const Event> waits) override;
+  Event enqueue(const Task& task, std::span<const Event> waits,
+                std::span<const Event> after) override;
   bool runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
   bool calls_at_enqueue(const detail::ThreadState& thread) noexcept override;
   Event record() override;

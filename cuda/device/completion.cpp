@@ -82,8 +82,17 @@ Completion::State TaskCompletion::conclude(const Failure* failure) noexcept {
 
 Completion::State TaskCompletion::query() noexcept {
   if (const State now = state(); now != pending) return now;
+  return state_if(queue_->done(number_));
+}
+
+Completion::State TaskCompletion::recent() noexcept {
+  if (const State now = state(); now != pending) return now;
+  return state_if(queue_->known_done(number_));
+}
+
+Completion::State TaskCompletion::state_if(bool ended) noexcept {
   // Poison is checked last: it makes work that was cut off count as ended and no longer in doubt.
-  const bool ended = queue_->done(number_) && !in_doubt();
+  ended = ended && !in_doubt();
   if (queue_->health().poisoned()) return conclude(queue_->health().failure());
   return ended ? conclude(failure_.get()) : pending;
 }

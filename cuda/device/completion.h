@@ -20,6 +20,7 @@ class TaskCompletion final : public Completion {
 
   TaskCompletion() noexcept : Completion(nullptr) {}
   State query() noexcept override;
+  State recent() noexcept override;
   void block() override;
   void dispose() noexcept override;  // returns the object to the pool
   void mark_reported() noexcept override;
@@ -31,6 +32,7 @@ class TaskCompletion final : public Completion {
 
  private:
   friend class CompletionPool;
+  State state_if(bool ended) noexcept;
   State conclude(const Failure* failure) noexcept;
   Ref<Queue> queue_;
   std::uint64_t number_ = 0;

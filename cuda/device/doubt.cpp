@@ -54,7 +54,7 @@ bool in_doubt() noexcept {
   std::lock_guard lock(doubts.mutex);
   for (const auto& [number, tasks] : doubts.open)
     for (const DoubtedTask& task : tasks)
-      if (task.queue->done(task.number)) return true;
+      if (task.queue->may_have_ended(task.number)) return true;
   return false;
 }
 

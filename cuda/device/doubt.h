@@ -22,8 +22,8 @@ void add_to_doubt(std::uint64_t doubt, DoubtedTask task);
 // Ends the doubt: the tasks are valid. A doubt that is never ended lasts as long as the process.
 void end_doubt(std::uint64_t doubt) noexcept;
 
-// True if a task has ended about which there is doubt. Called often, possibly under a spin lock;
-// does not wait for a GPU.
+// True if a task has ended, or may have, about which there is doubt. Called often, possibly under a
+// spin lock; does not wait for a GPU.
 bool in_doubt() noexcept;
 
 }  // namespace shmap::cuda

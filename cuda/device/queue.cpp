@@ -30,6 +30,9 @@ constexpr std::size_t kManyMarks = 64;
 // is waiting. An operation on pending values only asks a few times for each operand before it adds
 // a task.
 constexpr int kPollsBeforeMark = 32;
+// A query of an event takes the driver up to a microsecond, a good part of an eager operation,
+// which asks a few times for each operand.
+constexpr std::uint32_t kAsksForQuery = 64;
 
 }  // namespace
 
@@ -202,6 +205,19 @@ bool Queue::done(std::uint64_t number) noexcept {
     }
   }
   return completed() >= number;
+}
+
+bool Queue::known_done(std::uint64_t number) noexcept {
+  if (completed() >= number) return true;
+  if (asks_.fetch_add(1, std::memory_order_relaxed) % kAsksForQuery != 0) return false;
+  return done(number);
+}
+
+bool Queue::may_have_ended(std::uint64_t number) noexcept {
+  if (completed() >= number) return true;
+  if (forked()) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return !lock || completed() >= number || poll_locked(number);
 }
 
 void Queue::wait_here(std::uint64_t number) {

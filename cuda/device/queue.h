@@ -78,6 +78,11 @@ class Queue : public RefCounted {
 
   // True if that task is done; queries the GPU if necessary. May be called under a spin lock.
   bool done(std::uint64_t number) noexcept;
+  // True if that task is known to be done. Of the calls for tasks that are not, only every
+  // kAsksForQuery-th queries the GPU.
+  bool known_done(std::uint64_t number) noexcept;
+  // As done(), but true while another thread asks about the queue, whose answer is not known yet.
+  bool may_have_ended(std::uint64_t number) noexcept;
   // Blocks until the task is done or the backend is poisoned. Throws DeviceError after the
   // deadline.
   void wait_here(std::uint64_t number);
@@ -108,6 +113,7 @@ class Queue : public RefCounted {
   int next_seen_ = 0;
 
   std::atomic<std::uint64_t> tail_{0}, completed_{0};
+  std::atomic<std::uint32_t> asks_{0};  // calls of known_done() for tasks not known to be done
   std::mutex mutex_;  // guards the members below; CUDA functions are called under it, but not to
                       // wait
   cudaStream_t stream_ = nullptr;

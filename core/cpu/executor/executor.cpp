@@ -133,6 +133,47 @@ void Executor::add_edge(Node& before, Node& node, bool data) noexcept {
                                                     std::memory_order_acquire));
 }
 
+void Executor::add_waits(Node& node, std::span<const Event> waits,
+                         std::span<const Event> after) noexcept {
+  for (const bool data : {true, false}) {
+    for (const Event& e : data ? waits : after) {
+      if (e.record() == nullptr || e.record()->owner() != this) continue;
+      auto& before = static_cast<Node&>(*e.record());
+      if (before.pending()) {
+        add_edge(before, node, data);
+      } else if (Failure* failure = before.failure(); data && failure != nullptr) {
+        node.fail(Ref<Failure>(failure));
+      }
+    }
+  }
+}
+
+std::size_t Executor::count_pending(std::span<const Event> events) const {
+  std::size_t pending = 0;
+  for (const Event& e : events) {
+    if (e.done()) continue;
+    if (e.record()->owner() == this) {
+      ++pending;
+    } else {
+      e.record()->block();
+    }
+  }
+  return pending;
+}
+
+const Event* Executor::first_failed(std::span<const Event> events) {
+  const Event* first = nullptr;
+  for (const Event& e : events) {
+    if (!e.failed()) continue;
+    if (first == nullptr) {
+      first = &e;
+    } else if (e.record()->error() != first->record()->error()) {
+      e.record()->mark_reported();
+    }
+  }
+  return first;
+}
+
 void Executor::submit(Node& node) noexcept {
   node.add_ref();
   in_flight_.fetch_add(1);

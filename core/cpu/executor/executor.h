@@ -42,6 +42,15 @@ class Executor {
   // Makes `node` start after `before`; where `data` is set, a failure of `before` makes `node`
   // fail. To be called before submit(node), at most as often as node.reserve_edges made room for.
   void add_edge(Node& before, Node& node, bool data) noexcept;
+  // Makes `node` start after these events, and fail with `waits`, as Stream::enqueue says. Room:
+  // count_pending() of both.
+  void add_waits(Node& node, std::span<const Event> waits, std::span<const Event> after) noexcept;
+  // How many of the events are pending, at most. Blocks for events of other executors, which cannot
+  // notify this one.
+  std::size_t count_pending(std::span<const Event> events) const;
+  // The first failed event, null where none has failed. Errors of the others count as reported: the
+  // first one is.
+  static const Event* first_failed(std::span<const Event> events);
   // Submits a node that has all its edges. The executor keeps a reference until the node ended.
   void submit(Node& node) noexcept;
   // Submits the node. The calling thread itself runs the small tasks that follow it, as long as

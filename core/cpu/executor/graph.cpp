@@ -157,7 +157,6 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
       if (!ended) {
         Ref<Node> whole = launch_node(ticket, 0, /*begun=*/i);
         executor_.submit_and_follow_up(*whole);
-        executor_.make_room();
         return Event(std::move(whole));
       }
     } else if (node.task.run == nullptr || node.task.foreign) {
@@ -222,21 +221,12 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   }
   if (forked()) throw_forked();
   if (attempts_) let_exchanges_end();
-  std::size_t pending = 0;
-  for (const std::span<const Event> events : {waits, after}) {
-    for (const Event& e : events) {
-      if (e.done()) continue;
-      if (e.record()->owner() == &executor_) {
-        ++pending;
-      } else {
-        e.record()->block();
-      }
-    }
-  }
-  for (const Event& e : waits) {
-    if (e.failed()) return e;
-  }
+  const std::size_t pending = executor_.count_pending(waits) + executor_.count_pending(after);
   const bool quiet = streams_are_quiet();
+  // A failed event stands for the launch only where nothing else is pending: the caller gives
+  // memory back when the launch's event is done.
+  const Event* const failed = Executor::first_failed(waits);
+  if (failed != nullptr && pending == 0 && quiet) return *failed;
   if (executor_.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
     throw Error("launching a graph in inline mode, but what it waits for is not done");
   }
@@ -244,31 +234,17 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   if (cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 && quiet) {
     return run_in_order(ticket);
   }
-
+  executor_.make_room();
   if (attempts_ && own_cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 &&
       quiet && timeline_sink() == nullptr)
     return attempt_in_order(ticket);
   Ref<Node> node = launch_node(ticket, pending, /*begun=*/0);
-  for (const Event& e : waits) {
-    if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
-    auto& before = static_cast<Node&>(*e.record());
-    if (before.pending()) {
-      executor_.add_edge(before, *node, /*data=*/true);
-    } else if (Failure* failure = before.failure(); failure != nullptr) {
-      node->fail(Ref<Failure>(failure));
-    }
-  }
-  for (const Event& e : after) {
-    if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
-    auto& before = static_cast<Node&>(*e.record());
-    if (before.pending()) executor_.add_edge(before, *node, /*data=*/false);
-  }
+  executor_.add_waits(*node, waits, after);
   if (own_cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 && quiet) {
     executor_.submit_and_follow_up(*node);
   } else {
     executor_.submit(*node);
   }
-  executor_.make_room();
   return Event(std::move(node));
 }
 

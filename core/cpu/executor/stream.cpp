@@ -65,10 +65,14 @@ std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadStat
   return executor_.failed_event(executor_.make_failure(std::move(error)));
 }
 
-Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
-  const bool ready = std::all_of(waits.begin(), waits.end(), [](const Event& e) {
-    return e.record() == nullptr || e.record()->query() == Completion::done;
-  });
+Event CpuStream::enqueue(const Task& task, std::span<const Event> waits,
+                         std::span<const Event> after) {
+  const bool ready =
+      std::ranges::all_of(waits,
+                          [](const Event& e) {
+                            return e.record() == nullptr || e.record()->query() == Completion::done;
+                          }) &&
+      std::ranges::all_of(after, &Event::done);
   detail::ThreadState& thread = detail::thread_state;
   if (ready && task.run != nullptr && runs_at_once(task.cost_ns, thread))
     return run_at_once(task, thread);
@@ -76,7 +80,7 @@ Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
     if (std::optional<Event> ended = attempt_now(task, thread)) return *std::move(ended);
   }
   CpuStream* self = this;
-  return enqueue_slow(executor_, {&self, 1}, task, waits);
+  return enqueue_slow(executor_, {&self, 1}, task, waits, after);
 }
 
 Event CpuStream::enqueue_group(Executor& executor, std::span<Stream* const> streams,
@@ -89,11 +93,12 @@ Event CpuStream::enqueue_group(Executor& executor, std::span<Stream* const> stre
     for (Stream* s : streams) mine.push_back(static_cast<CpuStream*>(s));
     args.release();
   }
-  return enqueue_slow(executor, mine, task, waits);
+  return enqueue_slow(executor, mine, task, waits, {});
 }
 
 Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
-                              const Task& given, std::span<const Event> waits) {
+                              const Task& given, std::span<const Event> waits,
+                              std::span<const Event> after) {
   TaskArgs args(given);
   Task task = given;
   if (task.name == nullptr) task.name = "";
@@ -111,30 +116,14 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
                   "' on a backend other than the one that this thread captures");
     }
     args.release();
-    return capture.log.add(streams, task, waits, [](const auto&) {});
+    return capture.log.add(streams, task, waits, after, [](const auto&) {});
   }
 
-  std::size_t pending = 0;
-  for (const Event& e : waits) {
-    if (e.done()) continue;
-    if (e.record()->owner() == &executor) {
-      ++pending;
-    } else {
-      e.record()->block();  // another executor's event cannot notify this executor
-    }
-  }
-  const Event* poison = nullptr;  // the first failed event: the task is not run, and this event
-                                  // stands for the task
-  for (const Event& e : waits) {
-    if (!e.failed()) continue;
-    if (poison == nullptr) {
-      poison = &e;
-    } else if (e.record()->error() != poison->record()->error()) {
-      e.record()->mark_reported();
-    }
-  }
-  // Where other events are pending, the task is enqueued and waits for them, so that its event also
-  // reports their errors.
+  const std::size_t pending = executor.count_pending(waits) + executor.count_pending(after);
+  // The task of a failed event is not run, and the failed event stands for it. Where other events
+  // are pending, the task is enqueued and waits for them, so that its event also reports their
+  // errors.
+  const Event* const poison = Executor::first_failed(waits);
   if (poison != nullptr && pending == 0) return *poison;
   bool quiet = true;
   for (CpuStream* s : streams) quiet = s->quiet() && quiet;
@@ -150,6 +139,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
     return failure.get() == nullptr ? Event() : executor.failed_event(std::move(failure));
   }
 
+  executor.make_room();
   Ref<Node> node = Node::make(executor, task, streams[0]);
   node->others = std::move(others);
   node->reserve_edges(streams.size() + pending);
@@ -158,17 +148,8 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
     if (s->last_.get() != nullptr) executor.add_edge(*s->last_, *node, /*data=*/false);
     s->last_ = node;
   }
-  for (const Event& e : waits) {
-    if (e.record() == nullptr || e.record()->owner() != &executor) continue;
-    auto& before = static_cast<Node&>(*e.record());
-    if (before.pending()) {
-      executor.add_edge(before, *node, /*data=*/true);
-    } else if (Failure* failure = before.failure(); failure != nullptr) {
-      node->fail(Ref<Failure>(failure));
-    }
-  }
+  executor.add_waits(*node, waits, after);
   executor.submit(*node);
-  executor.make_room();
   return Event(std::move(node));
 }
 
@@ -178,7 +159,7 @@ Event CpuStream::record() {
   if (quiet()) return Event();
   Task marker;  // the last task's own event would not do: that task may fail
   marker.name = "record";
-  return enqueue(marker, {});
+  return enqueue(marker, {}, {});
 }
 
 }  // namespace shmap::cpu

@@ -13,7 +13,8 @@ class CpuStream final : public Stream {
   CpuStream(Executor& executor, int device_index, StreamRole role) noexcept
       : Stream(device_index, role), executor_(executor) {}
 
-  Event enqueue(const Task& task, std::span<const Event> waits) override;
+  Event enqueue(const Task& task, std::span<const Event> waits,
+                std::span<const Event> after) override;
   Event record() override;
   bool idle() noexcept override;
   bool runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
@@ -31,7 +32,8 @@ class CpuStream final : public Stream {
   bool quiet() noexcept;  // no task is pending
   std::optional<Event> attempt_now(const Task& task, detail::ThreadState& thread);
   static Event enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
-                            const Task& task, std::span<const Event> waits);
+                            const Task& task, std::span<const Event> waits,
+                            std::span<const Event> after);
   Executor& executor_;
   Ref<Node> last_;
 };

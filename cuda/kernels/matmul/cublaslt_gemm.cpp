@@ -396,6 +396,7 @@ class Gemms {
     if (is_capturing(stream)) return plan;
     const cublasLtMatmulHeuristicResult_t* best = nullptr;
     float least = 0;
+    bool all_timed = true;  // but for those that cannot compute it
     SharedTimer timer(index, stream);
     for (const auto& candidate : candidates) {
       plan.take(candidate);
@@ -404,6 +405,7 @@ class Gemms {
             return plan.run(g, gpu, workspace, lane) == CUBLAS_STATUS_SUCCESS;
           },
           plan.workspace_bytes(), best != nullptr ? least : 0);
+      all_timed = all_timed && !time.lacks_memory;
       if (time.ms < 0) continue;
       const float costs = time.only_kernels ? time.ms : time.ms * kFillCosts;
       if (best != nullptr && costs > least * kWorthwhile) continue;
@@ -411,7 +413,8 @@ class Gemms {
       least = costs;
     }
     plan.take(best != nullptr ? *best : candidates.front());
-    if (best != nullptr) cache.store(on_disk, choice_text(*best));
+    // A choice that was made while memory was short is for this process alone.
+    if (best != nullptr && all_timed) cache.store(on_disk, choice_text(*best));
     return plan;
   }
 

@@ -122,20 +122,21 @@ SharedTimer::Time SharedTimer::in_graph(const Run& run, const std::vector<void*>
   check(cudaEventSynchronize(end_), "cudaEventSynchronize after timing an algorithm");
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-  return {ms / static_cast<float>(launches * runs) / static_cast<float>(branches),
-          has_only_kernels(made.graph)};
+  return {.ms = ms / static_cast<float>(launches * runs) / static_cast<float>(branches),
+          .only_kernels = has_only_kernels(made.graph)};
 }
 
 SharedTimer::Time SharedTimer::time(const Run& run, std::size_t workspace_bytes, float most) {
   Memory workspaces;
   for (std::size_t lane = 0; lane < lanes_.size(); ++lane)
-    if (!workspaces.add(workspace_bytes)) return {};
+    if (!workspaces.add(workspace_bytes)) return {.lacks_memory = true};
   if (alone(run, workspaces.of_lanes[0]) < 0) return {};  // the first run loads its code
   const float once = alone(run, workspaces.of_lanes[0]);
   const std::size_t branches = once >= kFillsMs ? 1 : lanes_.size();
   const auto n = static_cast<float>(branches);
   // n runs at once take at least as long as one alone, so that a run's share is at least once / n.
-  if (once < 0 || (most > 0 && once > kLaunchMs && once > most * n * kHopelessAlone)) return {once};
+  if (once < 0 || (most > 0 && once > kLaunchMs && once > most * n * kHopelessAlone))
+    return {.ms = once};
   const float least = std::max(once, 1e-3f);
   const int runs = static_cast<int>(std::clamp<float>(kBranchMs / least, 1, kMostBranchRuns));
   const float expected = least * static_cast<float>(runs) * n;

@@ -25,7 +25,8 @@ class SharedTimer {
   SharedTimer& operator=(const SharedTimer&) = delete;
 
   struct Time {
-    float ms = -1;  // negative: the run cannot, or there is no memory
+    float ms = -1;  // negative: the run cannot, or lacks memory
+    bool lacks_memory = false;
     bool only_kernels = true;
   };
   // The time of a run: of all branches, divided by their number and that of each one's runs; and

@@ -27,8 +27,20 @@ using LargeTile = Tile<16, 32, 4, 4>;
 // tiles took 1.6 us and large ones 2.0; at 256 x 256, 512 tiles, 4.2 and 3.1.)
 constexpr std::int64_t kMostSmallTiles = 264;
 
-constexpr double kMostFlops = 1 << 25;
-constexpr std::int64_t kMostDepth = 512;
+// Beyond these, cuBLASLt was faster, or was not compared. (H200, chains of products in a graph, us
+// here and there: f32 of 256 x 256 x 256 4.4 and 6.7; bf16, for which cuBLASLt has tensor cores, of
+// 128 x 128 x 128 2.35 and 2.40, of 160 x 160 x 160 3.2 and 2.6; f16 of 64 x 64 x 64 1.96 and 2.23,
+// of 96 x 96 x 96 2.7 and 2.4, of 1024 x 64 x 64 2.43 and 2.26.)
+struct Limits {
+  double flops;
+  std::int64_t depth;
+};
+constexpr Limits kLimits = {1 << 25, 512}, kBf16Limits = {1 << 22, 128}, kF16Limits = {1 << 21, 64};
+
+Limits limits_of(DType dtype) {
+  return dtype == bf16 ? kBf16Limits : dtype == f16 ? kF16Limits : kLimits;
+}
+
 constexpr std::int64_t kMostBlocks = 65535;  // of a grid along y, and along z
 
 // A product as the kernel sees it. Strides are in elements: from one row or column to the next, and
@@ -246,7 +258,8 @@ void run(const LtGemm& g, void* native_stream) {
 bool is_small(const LtGemm& g) {
   const double flops = 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
                        static_cast<double>(g.k) * static_cast<double>(g.batch);
-  return flops <= kMostFlops && g.k <= kMostDepth && g.batch <= kMostBlocks &&
+  const Limits most = limits_of(g.dtype);
+  return flops <= most.flops && g.k <= most.depth && g.batch <= kMostBlocks &&
          tiles(g.m, SmallTile::kRows) <= kMostBlocks && !g.tf32;
 }
 

@@ -1,5 +1,6 @@
-// Eager operations on a GPU whose stream still runs allocate no more host memory than if nothing is
-// pending: the task is called at enqueue.
+// What eager operations on a GPU whose stream still runs take from the host: no more memory than if
+// nothing is pending, since the task is called at enqueue; and few calls of the driver.
+#include <cuda_sim.h>
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 namespace {
 std::atomic<std::int64_t> allocations{0};
@@ -49,6 +51,29 @@ TEST(EagerAllocations, AreThoseOfNothingPending) {
   // Some of the simulator's, for a longer queue. A copy of the call would be six for each
   // operation, and a mark in the stream more.
   EXPECT_LE(busy, idle + 3 * kOps) << "of " << kOps << " operations";
+}
+
+// Each query of an event takes the driver about a microsecond.
+TEST(EagerCalls, AskTheDriverSeldomWhatIsDone) {
+  constexpr int kCalls = 1000;
+  const Array x = full({256}, 1.f), y = full({256}, 2.f);
+  Array z;
+  const auto add = [&] {
+    for (int i = 0; i < kCalls; ++i) {
+      z = Array();
+      z = x + y;
+    }
+  };
+  add();
+  shmap_sim::record_calls(true);
+  add();
+  std::int64_t queries = 0, others = 0;
+  for (const std::string& call : shmap_sim::calls())
+    ++(call.starts_with("cudaEventQuery") ? queries : others);
+  shmap_sim::record_calls(false);
+  EXPECT_LE(queries, kCalls / 10);
+  EXPECT_LE(others, 21 * kCalls / 10);  // a launch, the current GPU, and a mark here and there
+  EXPECT_EQ(z.to_vector<float>()[0], 3.f);
 }
 
 }  // namespace

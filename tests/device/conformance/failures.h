@@ -39,6 +39,28 @@ TYPED_TEST_P(FailureConformance, AnErrorPoisonsWhatWaitsForIt) {
   EXPECT_NO_THROW(this->backend->synchronize());  // seen already
 }
 
+TYPED_TEST_P(FailureConformance, AnErrorDoesNotPoisonWhatIsOnlyOrderedAfterIt) {
+  this->open("2");
+  for (std::int64_t cost : {std::int64_t{0}, kLarge}) {
+    const BufferRef x = this->number(3), y = this->number(4);
+    const Event wrote = this->mix(this->device(1).comm, this->at(y), 1, {}, cost);
+    const Event bad = this->fail(this->device(0).compute, "boom", {wrote}, cost);
+    const Task task =
+        this->closures.task([to = this->at(x), from = this->at(y)](
+                                const TaskContext& c) { TypeParam::add(c.native, to, from); },
+                            cost);
+    Event after;
+    {
+      const std::vector<Event> order{bad};
+      std::lock_guard lock(this->backend->submit_mutex());
+      after = this->device(1).compute->enqueue(task, {}, order);
+    }
+    EXPECT_NO_THROW(after.wait());
+    EXPECT_EQ(this->value(x), this->mixed(3, this->mixed(4, 1)));
+    EXPECT_THAT(this->what_of(bad), ::testing::StartsWith("boom"));
+  }
+}
+
 TYPED_TEST_P(FailureConformance, SynchronizeRethrowsAnUnseenErrorOnce) {
   this->open("2");
   const Event bad = this->fail(this->device(0).compute, "unseen");
@@ -157,6 +179,7 @@ TYPED_TEST_P(FailureConformance, WaitsWorkOnceTheThreadsHaveStopped) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(FailureConformance, AnErrorPoisonsWhatWaitsForIt,
+                            AnErrorDoesNotPoisonWhatIsOnlyOrderedAfterIt,
                             SynchronizeRethrowsAnUnseenErrorOnce,
                             AThousandFailuresLeaveNothingBehind, ForeignExceptionsAreRethrown,
                             ATaskMayNotEnqueueOrWait, ARefusedTaskIsDropped,

@@ -287,7 +287,23 @@ TYPED_TEST_P(GraphConformance, ALaunchWaitsForEventsAndFailsWithThoseOfTheFirstL
   EXPECT_EQ(failed.error(), bad.error());
   EXPECT_EQ(this->value(x), wx);
   launch({}, {}).wait();
-  EXPECT_EQ(this->value(x), this->mixed(wx, wy));
+  wx = this->mixed(wx, wy);
+  EXPECT_EQ(this->value(x), wx);
+  // A launch that fails ends no sooner than what it waits for, and than the launch before it.
+  for (const bool first : {true, false}) {
+    const Event before = launch({}, {});
+    wx = this->mixed(wx, wy);
+    Event wrote;
+    for (std::int32_t i = 0; i < 50; ++i) {
+      wrote = this->mix(this->device(1).compute, this->at(y), i, {before});
+      wy = this->mixed(wy, i);
+    }
+    const Event last = first ? launch({bad, wrote}, {}) : launch({bad}, {wrote});
+    EXPECT_EQ(this->what_of(last), this->what_of(bad));
+    EXPECT_TRUE(wrote.done() && before.done());
+    EXPECT_EQ(this->value(y), wy);
+    EXPECT_EQ(this->value(x), wx);
+  }
 }
 
 TYPED_TEST_P(GraphConformance, AGraphListsItsTasks) {
