@@ -28,17 +28,16 @@ using LargeTile = Tile<16, 32, 4, 4>;
 constexpr std::int64_t kMostSmallTiles = 264;
 
 // Beyond these, cuBLASLt was faster, or was not compared. (H200, chains of products in a graph, us
-// here and there: f32 of 256 x 256 x 256 4.4 and 6.7; bf16, for which cuBLASLt has tensor cores, of
-// 128 x 128 x 128 2.35 and 2.40, of 160 x 160 x 160 3.2 and 2.6; f16 of 64 x 64 x 64 1.96 and 2.23,
-// of 96 x 96 x 96 2.7 and 2.4, of 1024 x 64 x 64 2.43 and 2.26.)
+// here and there: f32 of 256 x 256 x 256 4.4 and 6.7; bf16 and f64, for which cuBLASLt has tensor
+// cores, of 128 x 128 x 128 2.35 and 2.40, 2.5 and 3.0, of 160 x 160 x 160 3.2 and 2.6, 3.9 and
+// 3.4; f16 of 64 x 64 x 64 1.96 and 2.23, of 96 x 96 x 96 2.7 and 2.4.)
 struct Limits {
   double flops;
   std::int64_t depth;
 };
-constexpr Limits kLimits = {1 << 25, 512}, kBf16Limits = {1 << 22, 128}, kF16Limits = {1 << 21, 64};
-
 Limits limits_of(DType dtype) {
-  return dtype == bf16 ? kBf16Limits : dtype == f16 ? kF16Limits : kLimits;
+  if (dtype == f32) return {1 << 25, 512};
+  return dtype == f16 ? Limits{1 << 21, 64} : Limits{1 << 22, 128};
 }
 
 constexpr std::int64_t kMostBlocks = 65535;  // of a grid along y, and along z

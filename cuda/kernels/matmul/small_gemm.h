@@ -10,7 +10,8 @@
 namespace shmap::cuda {
 
 // True for a product that small_gemm takes in the place of cuBLASLt: of few operations, of a short
-// k, and not in TF32. For halves there are far fewer: cuBLASLt has tensor cores for them. A
+// k, and not in TF32. For other dtypes
+// than f32 there are far fewer: cuBLASLt has tensor cores for them. A
 // function of dtypes and extents alone, so that a product has the same bits wherever its operands
 // lie.
 bool is_small(const LtGemm& gemm);

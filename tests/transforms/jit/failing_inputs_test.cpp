@@ -61,7 +61,9 @@ TEST(FailingInputs, FailTheirCallAlone) {
       SCOPED_TRACE(std::string(fresh ? "fresh" : "recurring") + (awaited ? ", awaited" : ""));
       const Array bad = failing(input(1));
       const Array failed = f(bad);
-      if (awaited) EXPECT_ANY_THROW(failed.block_until_ready());
+      if (awaited) {
+        EXPECT_ANY_THROW(failed.block_until_ready());
+      }
       const Array next = f(input(2)), after = f(input(3));
       expect_all(next, result(2));
       expect_all(after, result(3));

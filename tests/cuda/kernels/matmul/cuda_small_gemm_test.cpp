@@ -175,7 +175,7 @@ TEST_F(CudaSmallGemm, IsForFewOperations) {
     change(other);
     EXPECT_FALSE(is_small(other));
   }
-  for (const auto& [dtype, deepest] : {std::pair(f32, 256), {f64, 256}, {bf16, 128}, {f16, 64}}) {
+  for (const auto& [dtype, deepest] : {std::pair(f32, 256), {f64, 128}, {bf16, 128}, {f16, 64}}) {
     g.dtype = g.out = dtype;
     for (const int n : {64, 128, 256}) {
       g.m = g.k = g.n = n;
