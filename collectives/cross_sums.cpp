@@ -105,6 +105,11 @@ class SumCall : public LocalWork {
     return reads_in_place(c) && parts_of_work(bytes) == 1;
   }
 
+  // Whether this process adds blocks of others. If not, it has a block of every rank.
+  static bool comes(const Class& c) {
+    return std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
+  }
+
   // Makes a subtree of this process, which the round's work reads, a leaf of a sum in that round.
   static Leaf own_leaf(const At& subtree, Round& round) {
     round.work_reads(subtree.block);
@@ -234,7 +239,9 @@ class AllReduce : public SumCall {
 
  private:
   bool in_shares(const Class& c) const {
-    return c.even && g_.out_bytes > (c.processes.size() > 2 ? kShareBytes : kShareBytesOfTwo);
+    const std::size_t processes = c.processes.size();
+    return c.even && processes > 1 &&
+           g_.out_bytes > (processes > 2 ? kShareBytes : kShareBytesOfTwo);
   }
   // True if each process reads its share of each device's block in place, and adds all of them at
   // once: then the processes together read each block once, and write nothing but the result. If
@@ -250,14 +257,16 @@ class AllReduce : public SumCall {
   }
 
   // Lends the blocks of this process's devices to the processes that add shares of them, and adds
-  // this process's share of all blocks to `work`, which writes it into the result.
+  // this process's share of all blocks to `work`, which writes it into the result. Where nothing
+  // comes, the share is a task of its own: the round may then be empty, and would not be done.
   void add_leaves(const Class& c, const Block& result, SumWhereTheyLie& work, Round& round) const {
     const auto [begin, end] = share_of(c, c.own);
+    const bool in_round = comes(c);
     std::vector<SumWhereTheyLie::Leaf> by_rank(table_.ranks);
     for (const std::uint32_t r : c.held) {
       const Block& block = block_of(c, r);
       by_rank[r].own = address(block, begin * item_);
-      round.work_reads(block);
+      if (in_round) round.work_reads(block);
     }
     for (const Peer& peer : c.peers) {
       const auto [from, to] = share_of(c, index_of(c, peer.process));
@@ -267,6 +276,12 @@ class AllReduce : public SumCall {
         if (begin < end) by_rank[r].parcel = round.receive(peer.process, (end - begin) * item_);
     }
     if (begin == end) return;
+    if (!in_round) {
+      std::vector<At> blocks;
+      for (const std::uint32_t r : c.folded) blocks.push_back({block_of(c, r), 0});
+      combine(c.targets.front(), blocks, {result, 0}, begin, end);
+      return;
+    }
     SumWhereTheyLie::Sum sum{
         {}, static_cast<std::byte*>(result.data()) + begin * item_, end - begin};
     for (const std::uint32_t r : c.folded) sum.leaves.push_back(by_rank[r]);
@@ -279,9 +294,8 @@ class AllReduce : public SumCall {
   // have to be received first.
   bool add_where_they_lie(const Class& c, const std::vector<At>& subtrees, const Block& result,
                           SumWhereTheyLie& work, Round& round) const {
-    const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
     const std::int64_t bytes = g_.in_bytes * static_cast<std::int64_t>(subtrees.size());
-    if (!comes || in_shares(c) || !reads_in_place(c, bytes)) return false;
+    if (!comes(c) || in_shares(c) || !reads_in_place(c, bytes)) return false;
     SumWhereTheyLie::Sum sum{std::vector<Leaf>(subtrees.size()),
                              static_cast<std::byte*>(result.data()), n_};
     for (std::size_t k = 0; k < subtrees.size(); ++k)

@@ -17,6 +17,7 @@
 #include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/step_label.h"
+#include "shmap/error.h"
 
 namespace shmap {
 
@@ -209,7 +210,13 @@ ProcessExchange CrossCall::roll_call() const {
 
 void CrossCall::enqueue(Round round) {
   const std::uint32_t index = rounds_++;
-  if (round.sends.empty() && round.receives.empty()) return;
+  if (round.sends.empty() && round.receives.empty()) {
+    // Nothing would do the work, and nobody would notice: its results would have no values.
+    if (round.work != nullptr || !round.copies.empty())
+      throw Error(std::string(blocks_.primitive.name) +
+                  ": an exchange without parcels has work; please report the program");
+    return;
+  }
   std::int64_t bytes = 0;
   for (const Parcel& p : round.sends) bytes += p.bytes;
   for (const Parcel& p : round.receives) bytes += p.bytes;

@@ -37,7 +37,7 @@ class CrossCall {
     std::vector<Buffer*> reads, writes;
     std::vector<BufferRef> held;  // keeps the buffers alive until the task is enqueued
     // Work on parcels that are received without a block. It may also read and write blocks of this
-    // process.
+    // process. Only in a round with parcels.
     std::shared_ptr<RoundWork> work;
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
@@ -49,7 +49,8 @@ class CrossCall {
     void work_reads(const Block& block);
     void work_writes(const Block& block);
   };
-  // Enqueues an exchange; does nothing where it has no parcels. The caller holds the submit mutex.
+  // Enqueues an exchange; does nothing where it has no parcels. Error where it has work, or copies,
+  // and no parcels. The caller holds the submit mutex.
   void enqueue(Round round);
 
   // For collectives whose data a library moves: an exchange without parcels, by which the processes
