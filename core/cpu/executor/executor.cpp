@@ -41,6 +41,10 @@ constexpr int kMaxStreak = 2;
 // this, it does not ask another thread to look.
 constexpr std::int64_t kShortTaskNs = 20'000;
 
+// Before a part of at least this length runs, a worker is woken for what else is ready. It is about
+// what waking takes at most: shorter parts end before the worker would have begun.
+constexpr std::int64_t kLongPartNs = std::chrono::nanoseconds(kMostSpin).count();
+
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
                      std::span<Stream* const> others, std::int64_t begin) noexcept {
   const std::int64_t end = timeline_now();
@@ -51,7 +55,7 @@ void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
 }
 
 ExecutorOptions completed(ExecutorOptions options) {
-  options.cores = available_cores();
+  if (options.cores <= 0) options.cores = available_cores();
   if (options.workers <= 0) options.workers = options.cores;
   options.max_in_flight = std::max(options.max_in_flight, 8);
   return options;
@@ -209,7 +213,6 @@ void Executor::push_locked(Node* node, bool first) noexcept {
 
 void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
   List runnable, at_once;
-  int parts = 0;
   while (Node* node = ready.pop()) {
     const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
     if (carrier->failure() != nullptr) {
@@ -225,16 +228,15 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
       at_once.push(node);
     } else {
       runnable.push(node);
-      parts += node->task.parts;
     }
   }
-  if (runnable.head != nullptr) queue(runnable, parts, hot, streak);
+  if (runnable.head != nullptr) queue(runnable, hot, streak);
   if (at_once.head == nullptr) return;
   FollowUp follow_up(*this);
   while (Node* node = at_once.pop()) follow_up.push(node);
 }
 
-void Executor::queue(List runnable, int parts, const Stream* hot, int streak) noexcept {
+void Executor::queue(List runnable, const Stream* hot, int streak) noexcept {
   int wake = 0;
   bool helps = false, foreign = false;
   {
@@ -246,18 +248,48 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
     }
+    // With the parts that were queued before and that nobody has taken yet: the threads that look
+    // may be about to take those.
+    int parts = ready_parts_.load(std::memory_order_relaxed);
     if (helps && spins_in == this) --parts;
-    wake = workers_to_wake(parts,
-                           {.workers = options_.workers,
-                            .cores = options_.cores,
-                            .active = active_,
-                            .spinners = spinners_,
-                            .sleepers = sleepers_,
-                            .lookers = other_lookers()},
-                           !foreign && Processes::joined() == nullptr);
-    if (wake > 0) waking_.begin(Clock::now());
+    wake = workers_to_wake(parts, load(), !foreign && Processes::joined() == nullptr);
+    begin_waking(wake);
   }
   for (; wake > 0; --wake) work_.notify_one();
+}
+
+Load Executor::load() const noexcept {
+  return {.workers = options_.workers,
+          .cores = options_.cores,
+          .active = active_,
+          .spinners = spinners_,
+          .sleepers = sleepers_,
+          .woken = woken_,
+          .lookers = other_lookers()};
+}
+
+void Executor::begin_waking(int workers) noexcept {
+  if (workers <= 0) return;
+  waking_.begin(Clock::now());
+  woken_ += workers;
+}
+
+bool Executor::begin_waking_for_ready() noexcept {
+  if (ready_parts_.load(std::memory_order_relaxed) == 0 || sleepers_ <= woken_) return false;
+  begin_waking(1);
+  return true;
+}
+
+// While any thread looks, fewer workers are woken than there are parts: each thread that looks, and
+// the one that made them ready, was expected to take one soon. What is left when this thread has
+// taken a long part would wait for its end.
+bool Executor::begin_waking_for_rest(const Part& taken) noexcept {
+  const int parts = ready_parts_.load(std::memory_order_relaxed);
+  const Task& task = taken.node->task;
+  if (parts == 0 || task.later || task.cost_ns / task.parts < kLongPartNs) return false;
+  if (workers_to_wake(parts, load(), Processes::joined() == nullptr) == 0) return false;
+  begin_waking(1);
+  return true;
 }
 
 void Executor::finish(Node* node, List& ready) noexcept {
@@ -425,11 +457,12 @@ Ref<Failure> Executor::run_here(const Task& task, Stream& stream, std::span<Stre
 bool Executor::help(const Node* until) {
   if (ready_parts_.load(std::memory_order_relaxed) == 0) return false;
   bool helped = false;
-  bool wake = false;
   std::unique_lock lock(mutex_);
   for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part, true);) {
     helped = true;
+    const bool wake_for_rest = begin_waking_for_rest(part);
     lock.unlock();
+    if (wake_for_rest) work_.notify_one();
     // Waking another thread to look for messages takes longer than a short task.
     if (part.node->task.foreign || part.node->task.cost_ns > kShortTaskNs)
       detail::hand_over_looking();
@@ -439,8 +472,7 @@ bool Executor::help(const Node* until) {
     active_comm_ -= part.comm;
   }
   // Tasks that are still ready need another worker in place of this thread.
-  if (helped) wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
-  if (wake) waking_.begin(Clock::now());
+  const bool wake = helped && begin_waking_for_ready();
   lock.unlock();
   if (wake) work_.notify_one();
   return helped;

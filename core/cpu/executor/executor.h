@@ -139,7 +139,14 @@ class Executor {
   // task this thread has just ended, goes first, since its operands are in this core's cache: up to
   // kMaxStreak tasks in a row, of which `streak` have run.
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
-  void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
+  void queue(List runnable, const Stream* hot, int streak) noexcept;
+  // All four require mutex_. begin_waking: for workers that the caller then wakes (work_). The last
+  // two are true if the caller should wake one, and have begun it: for what is ready, and for what
+  // is left to do besides a part that this thread has taken.
+  Load load() const noexcept;
+  void begin_waking(int workers) noexcept;
+  bool begin_waking_for_ready() noexcept;
+  bool begin_waking_for_rest(const Part& taken) noexcept;
   // Runs tasks with `later`, and small tasks that follow them, one after another on this thread,
   // since handing them to another thread would take longer (executor_follow_up.h).
   class FollowUp;
@@ -177,6 +184,7 @@ class Executor {
   int active_ = 0;       // threads that run a task
   int active_comm_ = 0;  // how many of them run a task of a communication stream
   int sleepers_ = 0;     // workers that are parked
+  int woken_ = 0;        // how many of them have been woken, and have yet to go on
   int spinners_ = 0;     // workers that look for work
   WakingTime waking_;
   bool stopping_ = false;

@@ -16,7 +16,7 @@ struct ExecutorOptions {
   Mode mode = Mode::async;
   std::uint64_t seed = 0;
   int workers = 0;  // 0: one for each core that this process may run on
-  int cores = 0;    // the number of those cores, which the executor looks up
+  int cores = 0;    // how many cores its threads share; 0: all that this process may run on
   double warn_sec = 30, timeout_sec = 600;  // time limits of one wait, in seconds; 0: none
   int max_in_flight = 4096;                 // with so many tasks in flight, an enqueue makes room
   // Tasks up to this cost run at enqueue: to wake a parked worker takes some 20 us, as long as the

@@ -24,8 +24,7 @@ void Executor::leave_to_workers() noexcept {
   bool wake = false;
   {
     std::lock_guard lock(mutex_);
-    wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
-    if (wake) waking_.begin(Clock::now());
+    wake = begin_waking_for_ready();
   }
   if (wake) work_.notify_one();
 }

@@ -54,7 +54,9 @@ void Executor::worker(Worker& self) noexcept {
   while (!stopping_) {
     Part part;
     if (take_part(part, false)) {
+      const bool wake_for_rest = begin_waking_for_rest(part);
       lock.unlock();
+      if (wake_for_rest) work_.notify_one();
       run_part(part, /*on_worker=*/true);
       lock.lock();
       --active_;
@@ -86,6 +88,7 @@ void Executor::worker(Worker& self) noexcept {
     ++sleepers_;
     work_.wait(lock);
     --sleepers_;
+    if (woken_ > 0) --woken_;
     waking_.end(Clock::now());
   }
   self.left = true;

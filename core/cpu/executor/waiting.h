@@ -53,21 +53,24 @@ struct Load {
   int workers = 0, cores = 0;
   int active = 0;    // threads that run a task
   int spinners = 0;  // workers that look for work
-  int sleepers = 0;  // workers that are parked
+  int sleepers = 0;  // workers that are parked, with those that have been woken
+  int woken = 0;     // workers that have been woken, and have yet to go on
   int lookers = 0;   // other threads that wait, and look for parts to run meanwhile
 };
 
-// How many workers to wake for `parts` parts of tasks that have become ready. Workers that look for
-// work take parts without being woken. If waiting threads may run the tasks (`caller_helps`), those
-// that look take parts too, and while any thread looks, workers are woken for idle cores only; the
-// calling thread's core does not count as idle, since the thread may wait next and then runs parts
-// itself.
+// How many more workers to wake where `parts` parts of tasks are ready, in all: a thread that looks
+// takes one part, however many tasks became ready meanwhile. Workers that look for work, or have
+// been woken, take parts without being woken. If waiting threads may run the tasks
+// (`caller_helps`), those that look take parts too, and while any thread looks, workers are woken
+// for idle cores only; the calling thread's core does not count as idle, since the thread may wait
+// next and then runs parts itself.
 inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexcept {
   const int looking = load.spinners + (caller_helps ? load.lookers : 0);
-  const int wake =
-      std::max(0, std::min({parts - looking, load.sleepers, load.workers - load.active}));
+  const int taking = looking + load.woken;
+  const int wake = std::max(0, std::min({parts - taking, load.sleepers - load.woken,
+                                         load.workers - load.active - load.woken}));
   if (looking == 0 || !caller_helps) return wake;
-  return std::clamp(load.cores - load.active - looking - 1, 0, wake);
+  return std::clamp(load.cores - load.active - taking - 1, 0, wake);
 }
 
 // The tasks that threads run for the executor at the moment, as text: "; running: …". "" if there

@@ -285,6 +285,52 @@ TEST(Async, NoMoreThreadsRunTasksThanWorkers) {
   }
 }
 
+thread_local bool stays_in_its_look = false;
+
+// Enqueues two tasks, one after the other, while another thread waits for a third and looks: it
+// takes one of the two. Returns whether both have begun, although neither ends.
+bool both_begin(int cores, std::int64_t cost_ns) {
+  static std::atomic<bool> looks, looked_enough;
+  looks = looked_enough = false;
+  ExecutorOptions options = with(Mode::async, 0, 4);
+  options.cores = cores;
+  options.look = []() noexcept {
+    if (stays_in_its_look) {
+      looks = true;
+      while (!looked_enough) std::this_thread::yield();
+    }
+    return detail::LookAgain::no_reason;
+  };
+  const auto backend = make(options);
+  Gate awaited, first, second;
+  const Event end = enqueue(*backend, backend->devices()[0].compute, task_of(awaited));
+  awaited.wait_reached();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other workers sleep
+  std::thread waits([&] {
+    stays_in_its_look = true;
+    end.wait();
+  });
+  while (!looks) std::this_thread::yield();
+  enqueue(*backend, backend->devices()[1].compute, task_of(first, cost_ns));
+  enqueue(*backend, backend->devices()[2].compute, task_of(second, cost_ns));
+  looked_enough = true;
+  const auto both = [&] { return first.reached && second.reached; };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!both() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  const bool begun = both();
+  awaited.open = first.open = second.open = true;
+  waits.join();
+  backend->synchronize();
+  return begun;
+}
+
+TEST(Async, WhatBecomesReadyWhileAThreadLooksRunsAtTheSameTime) {
+  // A worker is woken where a core is idle, by the thread that enqueues.
+  EXPECT_TRUE(both_begin(8, 100'000));
+  // Where it is not, by the thread that looks, if what it takes is long.
+  EXPECT_TRUE(both_begin(2, 100'000'000));
+}
+
 // The case of the copy after an exchange with another process, which a waiting thread ends.
 TEST(Async, WhatALookMakesReadyRunsOnTheThreadThatLooks) {
   static std::atomic<TaskEnd*> end;

@@ -86,5 +86,25 @@ TEST(WorkersToWake, NoneForAWaitingThreadThatLooks) {
   EXPECT_EQ(workers_to_wake(4, both, true), 1);
 }
 
+// Two tasks become ready one after the other, before the thread that looks has taken the first.
+TEST(WorkersToWake, OneForEachPartThatNobodyIsAboutToTake) {
+  const Load eight{.workers = 8, .cores = 8, .sleepers = 8, .lookers = 1};
+  EXPECT_EQ(workers_to_wake(1, eight, true), 0);
+  EXPECT_EQ(workers_to_wake(2, eight, true), 1);
+  const Load one_woken{.workers = 8, .cores = 8, .sleepers = 8, .woken = 1, .lookers = 1};
+  EXPECT_EQ(workers_to_wake(2, one_woken, true), 0);
+  EXPECT_EQ(workers_to_wake(3, one_woken, true), 1);
+  const Load alone{.workers = 8, .cores = 8, .sleepers = 8, .woken = 2};
+  EXPECT_EQ(workers_to_wake(2, alone, true), 0);
+  EXPECT_EQ(workers_to_wake(3, alone, true), 1);
+}
+
+TEST(WorkersToWake, NoMoreThanSleepOrMayRun) {
+  const Load all_woken{.workers = 4, .cores = 4, .active = 2, .sleepers = 2, .woken = 2};
+  EXPECT_EQ(workers_to_wake(8, all_woken, true), 0);
+  const Load two{.workers = 2, .cores = 4, .active = 1, .sleepers = 2, .woken = 1};
+  EXPECT_EQ(workers_to_wake(8, two, true), 0);
+}
+
 }  // namespace
 }  // namespace shmap::cpu
