@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -204,26 +205,46 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* capt
   }
 }
 
-bool Segment::owned_by_sets(const Buffer* buffer) const {
-  for (const auto& set : sets_)
-    for (const BufferRef& b : set->buffers)
-      if (b.get() == buffer) return true;
-  return false;
+bool Segment::owned_by_sets(const Buffer* buffer) const { return set_buffers_.contains(buffer); }
+
+// Whether the entries of the table, and an output set where the buffers are a set's, hold all
+// references to the buffers.
+bool Segment::holds_all_references(std::span<const Block> table) {
+  buffers_held_.clear();
+  for (const Block& b : table) {
+    if (buffers_held_.empty() || buffers_held_.back().first != b.buffer.get())
+      buffers_held_.emplace_back(b.buffer.get(), 0);
+    ++buffers_held_.back().second;
+  }
+  const auto all_held = [this] {
+    return std::ranges::all_of(buffers_held_, [this](const auto& held) {
+      const auto& [buffer, entries] = held;
+      return buffer->owned_by(entries) || (buffer->owned_by(entries + 1) && owned_by_sets(buffer));
+    });
+  };
+  if (all_held()) return true;
+  // A buffer whose entries are not adjacent was asked for fewer references than the table holds.
+  std::ranges::sort(buffers_held_, std::less<>(), [](const auto& held) { return held.first; });
+  std::size_t last = 0;
+  for (std::size_t k = 1; k < buffers_held_.size(); ++k) {
+    if (buffers_held_[k].first == buffers_held_[last].first) {
+      buffers_held_[last].second += buffers_held_[k].second;
+    } else {
+      buffers_held_[++last] = buffers_held_[k];
+    }
+  }
+  if (last + 1 == buffers_held_.size()) return false;
+  buffers_held_.resize(last + 1);
+  return all_held();
 }
 
 // Finds the donated inputs: `inputs` has the only handle, and only the handle's table names their
 // buffers (besides the output set of an earlier run, if they are results of one).
-void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const {
+void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) {
   given.assign(inputs.size(), false);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (!last_in_[i] || !is_unique(inputs[i])) continue;
-    const StoredNode& node = *stored_of(inputs[i]);
-    std::unordered_map<const Buffer*, std::int32_t> entries;
-    for (const Block& b : node.blocks()) ++entries[b.buffer.get()];
-    given[i] = std::all_of(entries.begin(), entries.end(), [&](const auto& e) {
-      return e.first->owned_by(e.second + (owned_by_sets(e.first) ? 1 : 0));
-    });
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    given[i] =
+        last_in_[i] && is_unique(inputs[i]) && holds_all_references(stored_of(inputs[i])->blocks());
 }
 
 void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>& given) {
@@ -357,6 +378,7 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
     set->buffers.push_back(place.space->allocate(place.bytes));
   }
   sets_.push_back(set);
+  for (const BufferRef& b : set->buffers) set_buffers_.insert(b.get());
   return set;
 }
 

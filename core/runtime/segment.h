@@ -8,7 +8,10 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/base/counters.h"
@@ -97,7 +100,8 @@ class Segment {
 
   // `captured`: gets a record of each step.
   void run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
-  void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const;
+  void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given);
+  bool holds_all_references(std::span<const Block> table);
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
   // Whether the current call has the input at the addresses of the graph's capture, and gave it up
   // as that call did.
@@ -136,19 +140,22 @@ class Segment {
   std::vector<ShapedArray> out_types_;
   std::vector<bool> last_in_;
   std::uint64_t runs_ = 0;
-  std::vector<std::shared_ptr<OutputSet>> sets_;
-  std::vector<BufferRef> slabs_;  // the largest slabs so far, for later graphs
+  std::vector<std::shared_ptr<OutputSet>> sets_;   // kept as long as the segment
+  std::unordered_set<const Buffer*> set_buffers_;  // the buffers of all sets
+  std::vector<BufferRef> slabs_;                   // the largest slabs so far, for later graphs
   Executables executables_;
   Executables with_fixed_;  // the graphs captured with fixed memory
   FixedInputs fixed_;
   std::vector<Missed> missed_;
   bool warned_ = false;
   // State of the current call, in members only so that their memory is reused. key_: for each input
-  // whether it was given up, and its addresses. inputs_: empty between calls. The last three: the
-  // buffers of a launch.
+  // whether it was given up, and its addresses. inputs_: empty between calls. buffers_held_: the
+  // buffers of an input, with the number of its table's entries. The last three: the buffers of a
+  // launch.
   std::vector<const void*> key_;
   std::vector<Array> inputs_;
   std::vector<bool> given_;
+  std::vector<std::pair<const Buffer*, std::int32_t>> buffers_held_;
   std::vector<Buffer*> reads_, writes_, outputs_;
 };
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device/plan_memory.h"
@@ -54,6 +55,14 @@ class Calls {
       calls[name + ", replayed"] = keep([this, replayed = jit(f)] { return replayed(x_); });
     };
     add_body("ten operations", ten_operations, P("i"));
+    // A replay asks of each array that is given up whether anybody else holds its buffers: those in
+    // which an earlier replay left a result that does not lie in its operand.
+    calls["flip, replayed on what is given up"] =
+        [x = x_ * 1.f, replayed = jit(shard_map([](Array a) { return flip(a); }, mesh_, P("i"),
+                                                P("i")))]() mutable {
+          x = replayed(std::move(x));
+          x.block_until_ready();
+        };
     add_body(
         "psum", [](Array a) { return psum(a, "i"); }, P());
     add_body(
