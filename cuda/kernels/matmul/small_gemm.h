@@ -10,10 +10,9 @@
 namespace shmap::cuda {
 
 // True for a product that small_gemm takes in the place of cuBLASLt: of few operations, of a short
-// k, and not in TF32. For other dtypes
-// than f32 there are far fewer: cuBLASLt has tensor cores for them. A
-// function of dtypes and extents alone, so that a product has the same bits wherever its operands
-// lie.
+// k, and not in TF32. Of other dtypes than f32 there are far fewer: cuBLASLt has tensor cores for
+// them. A function of dtypes and extents alone, so that a product has the same bits wherever its
+// operands lie.
 bool is_small(const LtGemm& gemm);
 
 // Enqueues the product on `native_stream`, a cudaStream_t, with all members of `gemm` as
