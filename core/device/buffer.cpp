@@ -30,6 +30,9 @@ void Buffer::add_use(Event use) {
     for (Event& e : few_uses_) more_uses_.push_back(std::exchange(e, Event()));
   } else if (more_uses_.size() == more_uses_.capacity()) {
     std::erase_if(more_uses_, [](const Event& e) { return e.known_done(); });
+    // The next look at all uses comes after as many new ones as are left now, at least.
+    if (more_uses_.size() > more_uses_.capacity() / 2)
+      more_uses_.reserve(2 * more_uses_.capacity());
   }
   more_uses_.push_back(std::move(use));
   n_uses_ = static_cast<std::uint32_t>(more_uses_.size());

@@ -30,9 +30,14 @@ constexpr std::size_t kManyMarks = 64;
 // is waiting. An operation on pending values only asks a few times for each operand before it adds
 // a task.
 constexpr int kPollsBeforeMark = 32;
-// A query of an event takes the driver up to a microsecond, a good part of an eager operation,
-// which asks a few times for each operand.
-constexpr std::uint32_t kAsksForQuery = 64;
+// A query of an event takes the driver about a microsecond, a good part of an eager operation,
+// which asks a few times for each operand. A program that waits, as for each step's result, gets
+// exact answers, so that its arrays come to lie at the same addresses in each step.
+constexpr int kCallsForQuery = 64;
+constexpr int kQueriesAfterWait = 8;
+
+// How often a host thread has waited for a queue: after that, more tasks are done than before.
+std::atomic<std::uint64_t> host_waits{0};
 
 }  // namespace
 
@@ -184,11 +189,27 @@ bool Queue::poll_locked(std::uint64_t number) noexcept {
   return false;
 }
 
-bool Queue::done(std::uint64_t number) noexcept {
+bool Queue::may_query_locked() noexcept {
+  const std::uint64_t waits = host_waits.load(std::memory_order_relaxed);
+  if (std::exchange(seen_host_waits_, waits) != waits) queries_left_ = kQueriesAfterWait;
+  if (queries_left_ > 0) {
+    --queries_left_;
+  } else if (++calls_without_ < kCallsForQuery) {
+    return false;
+  }
+  calls_without_ = 0;
+  return true;
+}
+
+bool Queue::done(std::uint64_t number) noexcept { return ask(number, /*seldom=*/false); }
+bool Queue::known_done(std::uint64_t number) noexcept { return ask(number, /*seldom=*/true); }
+
+bool Queue::ask(std::uint64_t number, bool seldom) noexcept {
   if (completed() >= number) return true;
   if (forked()) return false;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || completed() >= number) return completed() >= number;
+  if (seldom && covering_locked(number) != nullptr && !may_query_locked()) return false;
   if (poll_locked(number)) return true;
   if (marks_.empty() || marks_.back()->number() < number) {
     const std::uint64_t now = tail();
@@ -205,12 +226,6 @@ bool Queue::done(std::uint64_t number) noexcept {
     }
   }
   return completed() >= number;
-}
-
-bool Queue::known_done(std::uint64_t number) noexcept {
-  if (completed() >= number) return true;
-  if (asks_.fetch_add(1, std::memory_order_relaxed) % kAsksForQuery != 0) return false;
-  return done(number);
 }
 
 bool Queue::may_have_ended(std::uint64_t number) noexcept {
@@ -275,6 +290,7 @@ void Queue::wait_here(std::uint64_t number) {
         throw DeviceError(text() + ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
     }
   }
+  host_waits.fetch_add(1, std::memory_order_relaxed);
   std::lock_guard lock(mutex_);
   finish_locked(mark->number());
 }

@@ -78,8 +78,8 @@ class Queue : public RefCounted {
 
   // True if that task is done; queries the GPU if necessary. May be called under a spin lock.
   bool done(std::uint64_t number) noexcept;
-  // True if that task is known to be done. Of the calls for tasks that are not, only every
-  // kAsksForQuery-th queries the GPU.
+  // As done(), but with few queries: some after each wait of a host thread, for any queue, which
+  // may have let memory become free; else only every kCallsForQuery-th call queries the GPU.
   bool known_done(std::uint64_t number) noexcept;
   // As done(), but true while another thread asks about the queue, whose answer is not known yet.
   bool may_have_ended(std::uint64_t number) noexcept;
@@ -94,6 +94,8 @@ class Queue : public RefCounted {
                                                          // or null
   void record_locked();
   void finish_locked(std::uint64_t number) noexcept;  // the tasks up to this number are done
+  bool ask(std::uint64_t number, bool seldom) noexcept;
+  bool may_query_locked() noexcept;
   bool poll_locked(std::uint64_t number) noexcept;
 
   const Ref<EventPool> events_;
@@ -113,12 +115,15 @@ class Queue : public RefCounted {
   int next_seen_ = 0;
 
   std::atomic<std::uint64_t> tail_{0}, completed_{0};
-  std::atomic<std::uint32_t> asks_{0};  // calls of known_done() for tasks not known to be done
   std::mutex mutex_;  // guards the members below; CUDA functions are called under it, but not to
                       // wait
   cudaStream_t stream_ = nullptr;
   bool closed_ = false;
   std::deque<Ref<Mark>> marks_;  // for tasks that are not known to be done, ascending
+  // Of known_done(): the waits of host threads that it has seen, the queries left after the last
+  // of these, and the calls since the last query.
+  std::uint64_t seen_host_waits_ = 0;
+  int queries_left_ = 0, calls_without_ = 0;
   std::uint64_t polled_tail_ = 0;
   int polls_ = 0;  // queries since the last task was added
 

@@ -56,9 +56,11 @@ class Executor {
   // Submits the node. The calling thread itself runs the small tasks that follow it, as long as
   // they need not wait for another thread's task.
   void submit_and_follow_up(Node& node) noexcept;
-  // Where max_in_flight tasks are in flight: runs tasks, or blocks, until an eighth of them has
-  // ended. In the seeded mode first runs up to two tasks. Throws DeviceError like Deadline::check.
+  // To be called before a task is submitted. Where max_in_flight tasks are in flight: runs tasks,
+  // or blocks, until an eighth of them has ended. Throws DeviceError like Deadline::check.
   void make_room();
+  // To be called after a task was submitted. In the seeded mode runs up to two tasks.
+  void interleave();
   // Runs all parts of the task on the calling thread. Returns what the task threw. Does not call
   // task.drop.
   Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others,

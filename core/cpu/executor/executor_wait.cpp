@@ -139,16 +139,18 @@ void Executor::wait(Node& node) {
   }
 }
 
-void Executor::make_room() {
-  if (options_.mode == Mode::seeded) {
-    int turns = 0;
-    {
-      std::lock_guard lock(mutex_);
-      turns = static_cast<int>(random() % 4) - 1;
-    }
-    for (; turns > 0 && help(); --turns) {
-    }
+void Executor::interleave() {
+  if (options_.mode != Mode::seeded) return;
+  int turns = 0;
+  {
+    std::lock_guard lock(mutex_);
+    turns = static_cast<int>(random() % 4) - 1;
   }
+  for (; turns > 0 && help(); --turns) {
+  }
+}
+
+void Executor::make_room() {
   if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
   Deadline deadline(*this);
   waiting_for_room_.fetch_add(1);

@@ -157,6 +157,7 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
       if (!ended) {
         Ref<Node> whole = launch_node(ticket, 0, /*begun=*/i);
         executor_.submit_and_follow_up(*whole);
+        executor_.interleave();
         return Event(std::move(whole));
       }
     } else if (node.task.run == nullptr || node.task.foreign) {
@@ -245,6 +246,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   } else {
     executor_.submit(*node);
   }
+  executor_.interleave();
   return Event(std::move(node));
 }
 

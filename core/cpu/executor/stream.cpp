@@ -150,6 +150,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
   }
   executor.add_waits(*node, waits, after);
   executor.submit(*node);
+  executor.interleave();
   return Event(std::move(node));
 }
 

@@ -33,10 +33,6 @@ namespace {
 // The largest workspace that an algorithm may use; twice what NVIDIA recommends for Hopper.
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
 constexpr int kCandidates = 24;
-// An algorithm that first clears a counter in its workspace counts as so many times slower: the
-// fill waits in a copy engine, behind the copies of other streams. (On an H200 the first product of
-// a ring whose blocks came through pinned host memory began 3.2 ms late.)
-constexpr float kFillCosts = 1.2f;
 // Alignments beyond kGemmAlignment bytes are not distinguished.
 constexpr std::uint64_t kGemmAlignment = 16;
 
@@ -407,10 +403,9 @@ class Gemms {
           plan.workspace_bytes(), best != nullptr ? least : 0);
       all_timed = all_timed && !time.lacks_memory;
       if (time.ms < 0) continue;
-      const float costs = time.only_kernels ? time.ms : time.ms * kFillCosts;
-      if (best != nullptr && costs > least * kWorthwhile) continue;
+      if (best != nullptr && time.ms > least * kWorthwhile) continue;
       best = &candidate;
-      least = costs;
+      least = time.ms;
     }
     plan.take(best != nullptr ? *best : candidates.front());
     // A choice that was made while memory was short is for this process alone.

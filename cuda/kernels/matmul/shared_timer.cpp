@@ -50,18 +50,6 @@ struct Executable {
   }
 };
 
-bool has_only_kernels(cudaGraph_t graph) {
-  std::size_t count = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-  return std::ranges::all_of(nodes, [](cudaGraphNode_t node) {
-    cudaGraphNodeType type = cudaGraphNodeTypeKernel;
-    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
-    return type == cudaGraphNodeTypeKernel;
-  });
-}
-
 }  // namespace
 
 SharedTimer::SharedTimer(int gpu, cudaStream_t after) : SharedTimer() {
@@ -122,8 +110,7 @@ SharedTimer::Time SharedTimer::in_graph(const Run& run, const std::vector<void*>
   check(cudaEventSynchronize(end_), "cudaEventSynchronize after timing an algorithm");
   float ms = 0;
   check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-  return {.ms = ms / static_cast<float>(launches * runs) / static_cast<float>(branches),
-          .only_kernels = has_only_kernels(made.graph)};
+  return {.ms = ms / static_cast<float>(launches * runs) / static_cast<float>(branches)};
 }
 
 SharedTimer::Time SharedTimer::time(const Run& run, std::size_t workspace_bytes, float most) {

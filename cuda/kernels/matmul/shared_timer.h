@@ -27,11 +27,10 @@ class SharedTimer {
   struct Time {
     float ms = -1;  // negative: the run cannot, or lacks memory
     bool lacks_memory = false;
-    bool only_kernels = true;
   };
-  // The time of a run: of all branches, divided by their number and that of each one's runs; and
-  // whether a run consists of kernels alone. Blocks. A run that takes many times as long as `most`,
-  // the best so far (0: there is none), is not measured further.
+  // The time of a run: of all branches, divided by their number and that of each one's runs.
+  // Blocks. A run that takes many times as long as `most`, the best so far (0: there is none), is
+  // not measured further.
   Time time(const Run& run, std::size_t workspace_bytes, float most);
 
  private:
