@@ -77,7 +77,7 @@ int attribute(cudaDeviceAttr attr, int device, bool& known) {
     case cudaDevAttrCooperativeLaunch:
       return 0;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      return kMostSharedBytes;
+      return most_shared_bytes();
     case cudaDevAttrHostRegisterSupported:
       return 1;
     case cudaDevAttrMaxBlocksPerMultiprocessor:
@@ -151,7 +151,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* prop, int device) {
     prop->streamPrioritiesSupported = 1;
     prop->sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
     prop->regsPerMultiprocessor = 65536;
-    prop->sharedMemPerBlockOptin = kMostSharedBytes;
+    prop->sharedMemPerBlockOptin = most_shared_bytes();
     prop->maxBlocksPerMultiProcessor = 32;
     prop->reservedSharedMemPerBlock = 1024;
     prop->memoryPoolsSupported = 1;

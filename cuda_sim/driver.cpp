@@ -223,7 +223,7 @@ static CUresult sim_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute at
   return driver_api("cuFuncSetAttribute", 0, [&](Runtime&, Lock&) {
     if (!is_function(hfunc)) return cudaErrorInvalidResourceHandle;
     return attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
-                   value <= kMostSharedBytes
+                   value <= most_shared_bytes()
                ? cudaSuccess
                : cudaErrorInvalidValue;
   });

@@ -19,7 +19,8 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config) {
                     grid.y <= 65535 && grid.z <= 65535 && threads > 0 && threads <= 1024 &&
                     block.x <= 1024 && block.y <= 1024 && block.z <= 64;
   if (!fits) return cudaErrorInvalidConfiguration;
-  if (config.dynamicSmemBytes > kMostSharedBytes) return cudaErrorInvalidValue;
+  if (config.dynamicSmemBytes > static_cast<std::size_t>(most_shared_bytes()))
+    return cudaErrorInvalidValue;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
     if (attribute.id == cudaLaunchAttributeCooperative && attribute.val.cooperative != 0) {
@@ -151,7 +152,7 @@ cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute attr, 
   return api("cudaFuncSetAttribute", 0, [&](Runtime& r, Lock&) {
     if (func == nullptr) return cudaErrorInvalidDeviceFunction;
     if (attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      if (value < 0 || value > kMostSharedBytes) return cudaErrorInvalidValue;
+      if (value < 0 || value > most_shared_bytes()) return cudaErrorInvalidValue;
       r.most_shared[{this_thread.device, func}] = static_cast<std::size_t>(value);
       return cudaSuccess;
     }

@@ -42,6 +42,11 @@ void configure(Runtime& r) {
 
 }  // namespace
 
+int most_shared_bytes() {
+  static const auto bytes = static_cast<int>(number("SHMAP_SIM_SHARED", 101376));
+  return bytes;
+}
+
 Runtime& runtime() {
   static Runtime* const r = [] {
     auto* made = new Runtime;

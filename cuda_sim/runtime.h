@@ -105,9 +105,10 @@ using Lock = std::unique_lock<std::mutex>;
 
 Runtime& runtime();  // made at the first call, from the environment; never destroyed
 
-// Of dynamic shared memory, for a block of a kernel that has asked for so much: the least of GPUs
-// from sm_80 on (of sm_86, sm_89 and sm_120), so that each kernel is seen to fit on all of them.
-inline constexpr int kMostSharedBytes = 101376;
+// Bytes of dynamic shared memory for a block of a kernel that has asked for so much:
+// SHMAP_SIM_SHARED or, by default, the least of GPUs from sm_80 on (of sm_86, sm_89 and sm_120), so
+// that each kernel is seen to fit on all of them.
+int most_shared_bytes();
 
 // State of one host thread.
 struct ThreadState {

@@ -82,8 +82,9 @@ constexpr Variable kTable[] = {
     {Var::attention, "SHMAP_ATTENTION", Kind::flag, "1", kFlagForms,
      "attention is one kernel, where the devices have it; off: operations one by one", 0, 1, true},
     {Var::attention_kernel, "SHMAP_ATTENTION_KERNEL", Kind::choice, "auto",
-     "auto, own, cudnn, cudnn_unordered",
-     "what computes attention on GPUs; auto: the faster one, measured; cudnn: cuDNN where it can; "
+     "auto, own, own_wgmma, cudnn, cudnn_unordered",
+     "what computes attention on GPUs; auto: the faster one, measured; own_wgmma: kernels of this "
+     "library, forward with instructions of Hopper GPUs; cudnn: cuDNN where it can; "
      "cudnn_unordered: also where the bits may differ from run to run",
      0, 0, true},
     {Var::fuse_products, "SHMAP_FUSE_PRODUCTS", Kind::flag, "1", kFlagForms,

@@ -51,6 +51,11 @@ std::int64_t clamped_offset(const Attention& a);
 void attention_f16(const AttentionCall& call, void* native_stream);
 void attention_bf16(const AttentionCall& call, void* native_stream);
 void attention_f32(const AttentionCall& call, void* native_stream);
+// For f16 and bf16 with a depth of 65 to 128, whose keys are not shared by several blocks: by the
+// instruction wgmma, if SHMAP_ATTENTION_KERNEL asks for it and the current GPU has it, as
+// takes_warpgroups says.
+bool takes_warpgroups(const AttentionCall& call);
+void attention_by_warpgroups(const AttentionCall& call, void* native_stream);
 // Computes the result from the parts' results in scratch.
 void attention_join(const AttentionCall& call, void* native_stream);
 

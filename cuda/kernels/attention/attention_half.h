@@ -14,8 +14,9 @@
 
 namespace shmap::cuda {
 
-template <int kDepth>
+template <int kOfDepth>
 struct HalfTiles {
+  static constexpr int kDepth = kOfDepth;
   static constexpr int kWarps = kHalfWarps, kThreads = 32 * kWarps;
   static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // tiles of 16 rows for each warp
   static constexpr int kRows = 16 * kRowTiles * kWarps;
@@ -27,10 +28,10 @@ struct HalfTiles {
   static constexpr int kSharedBytes = kRows * kRowBytes + 4 * kBlockBytes;
 };
 
-// The rows of one warp, with their results so far.
-template <class T, int kDepth, bool kPlain>
+// The rows of one warp, with their results so far. Tiles: HalfTiles or WarpgroupTiles.
+template <class T, class Tiles, bool kPlain>
 class HalfRows {
-  using Tiles = HalfTiles<kDepth>;
+  static constexpr int kDepth = Tiles::kDepth;
   static constexpr int kRowTiles = Tiles::kRowTiles;
   static constexpr int kScoreTiles = Tiles::kColumns / 8;
   // If |base * factor| is below this, (value - base) * factor in one fused operation is as exact as
@@ -46,13 +47,88 @@ class HalfRows {
   __device__ __forceinline__ void take(const AttentionCall& call, const AttentionBlock& block,
                                        const unsigned char* q, const unsigned char* k,
                                        const unsigned char* v, int column) {
-    TileC scores[kRowTiles][kScoreTiles];
+    Scores scores;
     multiply_rows<T, kDepth>(scores, q, k);
-    const bool hides = column + Tiles::kColumns > columns_left(call.a, first_row_);
-    if (!kPlain || hides) hold(scores, call, block, column, hides);
+    hold(scores, call, block, column);
+    Factors by;
+    if (find_factors(scores, call.factor, by)) scale(by);
     exponentiate(scores, call.factor);
     add_products<T, kDepth>(out_, scores, v);
   }
+
+  // The steps of take(), for a kernel that does other things between them.
+  using Scores = TileC[kRowTiles][kScoreTiles];
+  using Factors = float[kRowTiles][2];  // of each row of this thread
+  using Results = TileC[kRowTiles][kDepth / 8];
+
+  // Turns products of the columns from `column` on into held scores.
+  __device__ __forceinline__ void hold(Scores& scores, const AttentionCall& call,
+                                       const AttentionBlock& block, int column) const {
+    const bool hides = column + Tiles::kColumns > columns_left(call.a, first_row_);
+    if (!kPlain || hides) hold_all(scores, call, block, column, hides);
+  }
+  // Takes the greatest scores into account. by: the factors by which the results so far are to be
+  // multiplied. False where they are all 1 in the warp: few blocks change the greatest score of a
+  // row.
+  __device__ __forceinline__ bool find_factors(const Scores& scores, float factor, Factors& by) {
+    bool changed = false;
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        float greatest = kNoScore;
+        SHMAP_UNROLL
+        for (int n = 0; n < kScoreTiles; ++n) {
+          const float* value = scores[m][n].value + 2 * half;
+          greatest = fmaxf(greatest, fmaxf(value[0], value[1]));
+        }
+        by[m][half] = running_[m][half].take(greatest_of<4>(greatest), factor);
+        changed = changed || by[m][half] != 1.0f;
+      }
+    }
+    return __any_sync(kAllLanes, changed);
+  }
+  __device__ __forceinline__ void scale(const Factors& by) {
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int n = 0; n < kDepth / 8; ++n) {
+        SHMAP_UNROLL
+        for (int i = 0; i < 4; ++i) out_[m][n].value[i] *= by[m][i / 2];
+      }
+    }
+  }
+  // Replaces held scores by their exponentials, and adds these to the sums of the rows.
+  __device__ __forceinline__ void exponentiate(Scores& scores, float factor) {
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        RunningRow& row = running_[m][half];
+        // (value - base) * factor in one fused operation. A large base would lose digits in it, or
+        // all of them if the base is a masked score, which is the greatest score of a row that is
+        // masked as a whole.
+        const float base = row.base();
+        float offset = base * factor;
+        const auto each = [&](auto change) {
+          SHMAP_UNROLL
+          for (int n = 0; n < kScoreTiles; ++n) {
+            SHMAP_UNROLL
+            for (int i = 0; i < 2; ++i) change(scores[m][n].value[2 * half + i]);
+          }
+        };
+        if (!(fabsf(offset) < kNear)) {
+          each([&](float& value) { value -= base; });
+          offset = 0.0f;
+        }
+        each([&](float& value) {
+          value = fast_exp2(fmaf(value, factor, -offset));
+          row.sum += value;
+        });
+      }
+    }
+  }
+  __device__ __forceinline__ Results& results() { return out_; }
 
   __device__ __forceinline__ bool masked_counts(const AttentionCall& call) const {
     bool any = false;
@@ -104,9 +180,9 @@ class HalfRows {
     return first_row_ + 16 * m + 8 * half + lane() / 4;
   }
 
-  __device__ __forceinline__ void hold(TileC (&scores)[kRowTiles][kScoreTiles],
-                                       const AttentionCall& call, const AttentionBlock& block,
-                                       int column, bool hides) const {
+  __device__ __forceinline__ void hold_all(Scores& scores, const AttentionCall& call,
+                                           const AttentionBlock& block, int column,
+                                           bool hides) const {
     column += 2 * (lane() % 4);
     SHMAP_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
@@ -120,67 +196,9 @@ class HalfRows {
     }
   }
 
-  __device__ __forceinline__ void exponentiate(TileC (&scores)[kRowTiles][kScoreTiles],
-                                               float factor) {
-    float by[kRowTiles][2];
-    bool changed = false;
-    SHMAP_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      SHMAP_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        float greatest = kNoScore;
-        SHMAP_UNROLL
-        for (int n = 0; n < kScoreTiles; ++n) {
-          const float* value = scores[m][n].value + 2 * half;
-          greatest = fmaxf(greatest, fmaxf(value[0], value[1]));
-        }
-        by[m][half] = running_[m][half].take(greatest_of<4>(greatest), factor);
-        changed = changed || by[m][half] != 1.0f;
-      }
-    }
-    // Few blocks change the greatest score of a row.
-    if (__any_sync(kAllLanes, changed)) {
-      SHMAP_UNROLL
-      for (int m = 0; m < kRowTiles; ++m) {
-        SHMAP_UNROLL
-        for (int n = 0; n < kDepth / 8; ++n) {
-          SHMAP_UNROLL
-          for (int i = 0; i < 4; ++i) out_[m][n].value[i] *= by[m][i / 2];
-        }
-      }
-    }
-    SHMAP_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      SHMAP_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        RunningRow& row = running_[m][half];
-        // (value - base) * factor in one fused operation. A large base would lose digits in it, or
-        // all of them if the base is a masked score, which is the greatest score of a row that is
-        // masked as a whole.
-        const float base = row.base();
-        float offset = base * factor;
-        const auto each = [&](auto change) {
-          SHMAP_UNROLL
-          for (int n = 0; n < kScoreTiles; ++n) {
-            SHMAP_UNROLL
-            for (int i = 0; i < 2; ++i) change(scores[m][n].value[2 * half + i]);
-          }
-        };
-        if (!(fabsf(offset) < kNear)) {
-          each([&](float& value) { value -= base; });
-          offset = 0.0f;
-        }
-        each([&](float& value) {
-          value = fast_exp2(fmaf(value, factor, -offset));
-          row.sum += value;
-        });
-      }
-    }
-  }
-
   int first_row_;
   RunningRow running_[kRowTiles][2];
-  TileC out_[kRowTiles][kDepth / 8];
+  Results out_;
 };
 
 template <class T, int kDepth, bool kPlain>
@@ -200,7 +218,7 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
   AsyncCopies copies;
   load_rows<T, kDepth, Tiles::kRows>(copies, shared, static_cast<const T*>(block.q), a.q.row,
                                      block.row, q_rows, static_cast<int>(a.depth), call.q_aligned);
-  HalfRows<T, kDepth, kPlain> rows(block.row + warp_row);
+  HalfRows<T, Tiles, kPlain> rows(block.row + warp_row);
   // The first iteration handles the columns that the causal mask leaves; the second one handles the
   // rest, if the remaining scores of some row are so small that masked scores count.
   int last = block.visible;
@@ -246,7 +264,10 @@ void attention_half(const AttentionCall& call, void* native_stream) {
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
   if (depth <= 64) return run.template operator()<64>();
-  if (depth <= 128) return run.template operator()<128>();
+  if (depth <= 128) {
+    if (takes_warpgroups(call)) return attention_by_warpgroups(call, native_stream);
+    return run.template operator()<128>();
+  }
   run.template operator()<256>();
 }
 

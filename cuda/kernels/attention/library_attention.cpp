@@ -50,10 +50,10 @@ void throw_if_lost(const char* what) {
 enum class Mode { automatic, own, cudnn, unordered };
 Mode mode() {
   const std::string text = env::text(env::Var::attention_kernel);
-  return text == "own"     ? Mode::own
-         : text == "cudnn" ? Mode::cudnn
-         : text == "auto"  ? Mode::automatic
-                           : Mode::unordered;
+  return text == "own" || text == "own_wgmma" ? Mode::own
+         : text == "cudnn"                    ? Mode::cudnn
+         : text == "auto"                     ? Mode::automatic
+                                              : Mode::unordered;
 }
 
 struct Gpu {

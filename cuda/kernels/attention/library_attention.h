@@ -9,6 +9,8 @@
 //                    fewer than 16 rows of q are not timed either, nor more than 64 forms in a
 //                    process, because timing one form can take seconds.
 //   own              the own kernel
+//   own_wgmma        the own kernels; forward on GPUs of compute capability 9.0 the one that uses
+//                    wgmma (attention_warpgroups.cu), where it can
 //   cudnn            cuDNN's first proposal, wherever it has one
 //   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order
 //

@@ -2,6 +2,7 @@
 #include "cuda/kernels/attention/attention.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <string>
@@ -27,6 +28,11 @@ class CudaAttention : public testing::OnGpu {};
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
+// The depth of most problems. The kernel with wgmma takes 65 to 128.
+const std::int64_t kDepth = [] {
+  const char* kernel = std::getenv("SHMAP_ATTENTION_KERNEL");
+  return kernel != nullptr && std::string(kernel) == "own_wgmma" ? 96 : 32;
+}();
 
 // [outer, inner, shared, q_rows, v_depth]
 // kept: gets the sums, if it is not null.
@@ -152,9 +158,25 @@ TEST_F(CudaAttention, TakesAnyExtents) {
   }
 }
 
+TEST_F(CudaAttention, ReadsSeveralBlocks) {
+  for (const DType dtype : {f16, bf16}) {
+    for (const std::int64_t depth : {72, 128}) {
+      Problem p(dtype, 140, 400, depth);
+      p.a.outer = 1;
+      expect_attention(p.fill(), "four blocks of keys, of depth " + std::to_string(depth));
+      p.a.causal = true;
+      p.a.causal_offset = 130;
+      p.a.masked = -2.0f;
+      expect_attention(p, "causal, and masked scores count");
+      p.a.masked = -kInf;
+      expect_attention(p, "causal");
+    }
+  }
+}
+
 TEST_F(CudaAttention, ReadsWhatLiesOtherwise) {
   for (const DType dtype : kDTypes) {
-    Problem p(dtype, 33, 70, 32);
+    Problem p(dtype, 33, 70, kDepth);
     p.rows_before_inner = true;
     expect_attention(p.fill(), "[outer, rows, inner, depth]");
     p.gap = 8;
@@ -164,7 +186,7 @@ TEST_F(CudaAttention, ReadsWhatLiesOtherwise) {
     p.gap = 0;
     p.offset = 1;
     expect_attention(p.fill(), "one item behind an aligned address");
-    Problem shared(dtype, 20, 70, 32);  // heads share keys and values
+    Problem shared(dtype, 20, 70, kDepth);  // heads share keys and values
     shared.fill();
     shared.a.k.inner = shared.a.v.inner = 0;
     expect_attention(shared, "one key for all heads");
@@ -174,7 +196,7 @@ TEST_F(CudaAttention, ReadsWhatLiesOtherwise) {
 TEST_F(CudaAttention, HeadsOfQThatShareOneOfK) {
   for (const DType dtype : kDTypes) {
     for (const bool rows_before_inner : {false, true}) {
-      Problem p(dtype, 33, 70, 32);
+      Problem p(dtype, 33, 70, kDepth);
       p.a.shared = 3;
       p.a.causal = true;
       p.a.masked = kLowest;
@@ -182,7 +204,7 @@ TEST_F(CudaAttention, HeadsOfQThatShareOneOfK) {
       expect_attention(p.fill(), "shared by 3");
       expect_attention(p.with_bias(true, true, true, true).with_mask(true, true, false, true),
                        "with a bias and a mask");
-      Problem parts(dtype, 3, 600, 32);
+      Problem parts(dtype, 3, 600, kDepth);
       parts.a.outer = 1;
       parts.a.shared = 2;
       parts.rows_before_inner = rows_before_inner;
@@ -208,7 +230,7 @@ TEST_F(CudaAttention, KeepsSums) {
             << i << ": " << got[i] << ", want " << want[i];
       }
     };
-    Problem p(dtype, 70, 90, 32);
+    Problem p(dtype, 70, 90, kDepth);
     p.a.shared = 2;
     check(p.fill(), "plain");
     p.a.causal = true;
@@ -216,7 +238,7 @@ TEST_F(CudaAttention, KeepsSums) {
     p.a.masked = kLowest;
     check(p, "causal");
     check(p.with_bias(true, true, true, true).with_mask(true, false, true, true), "biased");
-    Problem parts(dtype, 3, 1100, 32);
+    Problem parts(dtype, 3, 1100, kDepth);
     parts.a.outer = 1;
     check(parts.fill(), "with keys shared out");
   }
@@ -224,7 +246,7 @@ TEST_F(CudaAttention, KeepsSums) {
 
 TEST_F(CudaAttention, GivesF32) {
   for (const DType dtype : {f16, bf16}) {
-    Problem p(dtype, 20, 70, 32);
+    Problem p(dtype, 20, 70, kDepth);
     p.a.out_dtype = f32;
     p.a.v_depth = 33;
     expect_attention(p.fill(), "f32 from halves");
@@ -234,7 +256,7 @@ TEST_F(CudaAttention, GivesF32) {
 TEST_F(CudaAttention, AddsABias) {
   for (const DType dtype : kDTypes) {
     for (const DType bias_dtype : {dtype, f32}) {
-      Problem p(dtype, 35, 70, 32);
+      Problem p(dtype, 35, 70, kDepth);
       p.a.bias_dtype = bias_dtype;
       p.fill();
       expect_attention(p.with_bias(true, true, true, true), "a bias for each score");
@@ -247,7 +269,7 @@ TEST_F(CudaAttention, AddsABias) {
 TEST_F(CudaAttention, MasksScores) {
   for (const DType dtype : kDTypes) {
     for (const float masked : {-kInf, kLowest, -1e9f, -3.0f}) {
-      Problem p(dtype, 35, 140, 32);
+      Problem p(dtype, 35, 140, kDepth);
       p.a.masked = masked;
       p.fill();
       const std::string by = " by " + std::to_string(masked);
@@ -262,7 +284,7 @@ TEST_F(CudaAttention, MasksScores) {
 TEST_F(CudaAttention, RowsThatAreMaskedWhole) {
   for (const DType dtype : kDTypes) {
     for (const float masked : {-kInf, kLowest}) {
-      Problem p(dtype, 20, 150, 32);
+      Problem p(dtype, 20, 150, kDepth);
       p.a.masked = masked;
       p.fill();
       expect_attention(p.with_mask(true, false, true, false), "rows, " + std::to_string(masked));
@@ -270,7 +292,7 @@ TEST_F(CudaAttention, RowsThatAreMaskedWhole) {
       p.with_mask(false, false, false, true);
       for (std::size_t c = 0; c < p.mask.size(); ++c) p.mask[c] = c >= 130;
       expect_attention(p, "the first 130 columns, " + std::to_string(masked));
-      Problem biased(dtype, 20, 150, 32);
+      Problem biased(dtype, 20, 150, kDepth);
       biased.a.bias_dtype = f32;
       biased.fill().with_bias(false, false, true, true);
       for (std::size_t c = 0; c < 3 * 150 + 70; ++c) biased.bias[c] = masked;  // 3 rows and a half
@@ -287,7 +309,7 @@ TEST_F(CudaAttention, Causal) {
                                         std::numeric_limits<std::int64_t>::lowest()}) {
         // -50: the first rows attend to no key; if `masked` is finite, they are a mean of all
         // values.
-        Problem p(dtype, 140, 150, 32);
+        Problem p(dtype, 140, 150, kDepth);
         p.a.outer = 1;
         p.a.causal = true;
         p.a.causal_offset = offset;
@@ -297,7 +319,7 @@ TEST_F(CudaAttention, Causal) {
             p.fill(), "offset " + std::to_string(offset) + ", masked by " + std::to_string(masked));
       }
     }
-    Problem p(dtype, 70, 150, 32);
+    Problem p(dtype, 70, 150, kDepth);
     p.a.causal = true;
     p.a.causal_offset = 80;
     p.a.masked = -1e9f;
@@ -310,7 +332,7 @@ TEST_F(CudaAttention, Causal) {
 // With few rows and few heads, several blocks of threads share the keys.
 TEST_F(CudaAttention, SharesKeysOut) {
   for (const DType dtype : kDTypes) {
-    Problem p(dtype, 3, 1100, 32);
+    Problem p(dtype, 3, 1100, kDepth);
     p.a.outer = 1;
     p.a.v_depth = 41;
     p.fill();
@@ -401,7 +423,7 @@ TEST_F(CudaAttention, NaNsAndInfinities) {
 
 TEST_F(CudaAttention, RepeatsItsBits) {
   for (const DType dtype : kDTypes) {
-    Problem p(dtype, 40, 100, 32);
+    Problem p(dtype, 40, 100, kDepth);
     p.fill();
     const std::vector<float> first = computed(p);
     EXPECT_EQ(computed(p), first);
