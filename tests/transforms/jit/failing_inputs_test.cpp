@@ -26,8 +26,9 @@ Array numbers(const Mesh& mesh, float value) {
   return device_put(full({kFloats}, value), NamedSharding(mesh, P("i")));
 }
 
-// An array whose task fails: on CPU devices when the task runs, which may be after the call.
-Array failing(const Array& x) {
+// An array of x's sharding whose tasks fail: on CPU devices when they run, which may be after the
+// call.
+Array failing(const Mesh& mesh, const Array& x) {
   if (devices()[0].kind() != DeviceKind::cpu) {
     const fault::Scoped fault("kernel:throw");
     return x * 2.f;
@@ -35,7 +36,7 @@ Array failing(const Array& x) {
   extend::Primitive broken("broken");
   broken.def_abstract_eval([](ShapedArray a) { return a; })
       .def_cpu_kernel([](const extend::KernelArgs&) { throw std::runtime_error("broken"); });
-  return broken.bind(x);
+  return shard_map([&](Array block) { return broken.bind(block); }, mesh, P("i"), P("i"))(x);
 }
 
 void expect_all(const Array& x, float want) {
@@ -59,7 +60,7 @@ TEST(FailingInputs, FailTheirCallAlone) {
       expect_all(f(input(static_cast<float>(call))), result(static_cast<float>(call)));
     for (const bool awaited : {true, false}) {
       SCOPED_TRACE(std::string(fresh ? "fresh" : "recurring") + (awaited ? ", awaited" : ""));
-      const Array bad = failing(input(1));
+      const Array bad = failing(mesh, input(1));
       const Array failed = f(bad);
       if (awaited) {
         EXPECT_ANY_THROW(failed.block_until_ready());
@@ -79,7 +80,7 @@ TEST(FailingInputs, ReadersOfADonatedOneDoNotConcernTheCall) {
   const auto step = jit([](Array x) { return x * 0.5f + 1.f; });
   for (int call = 0; call < 10; ++call) {
     Array x = numbers(mesh, 6) + 2.f;
-    const Array reader = failing(x);
+    const Array reader = failing(mesh, x);
     const Array y = step(std::move(x));
     expect_all(y, 5);
     EXPECT_ANY_THROW(reader.block_until_ready());
@@ -91,7 +92,7 @@ TEST(FailingInputs, ReadersOfADonatedOneDoNotConcernTheCall) {
 TEST(FailingInputs, LeaveMemoryOfPendingTasksAlone) {
   const Mesh mesh = all_devices();
   const auto step = jit([](Array w, Array x) { return w * 0.5f + x; });
-  const Array x = numbers(mesh, 1), bad = failing(x);
+  const Array x = numbers(mesh, 1), bad = failing(mesh, x);
   EXPECT_ANY_THROW(bad.block_until_ready());
   for (int call = 0; call < 10; ++call) {
     Array w = numbers(mesh, 2);
@@ -111,7 +112,7 @@ TEST(FailingInputs, DroppedOnesLeaveNoTraceInTheirMemory) {
   const Mesh mesh = all_devices();
   const Array x = numbers(mesh, 4);
   for (int call = 0; call < 10; ++call) {
-    failing(x);
+    failing(mesh, x);
     const Array y = x + 1.f, z = y * 2.f;
     expect_all(z, 10);
   }
