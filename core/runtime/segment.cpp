@@ -544,10 +544,9 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
     // The output set was last written and read by another run, whose errors do not concern this
     // one.
-    for (Buffer* b : outputs) {
-      if (!detail::settled(b->def())) waits.order.push_back(b->def());
-      for (const Event& use : b->uses())
-        if (!use.known_done()) waits.order.push_back(use);
+    if (!detail::nothing_pending({}, outputs)) {
+      for (Buffer* b : outputs) b->retire_definition();
+      detail::collect_waits({}, outputs, waits);
     }
     const std::uint64_t first =
         executable.numbers == 0 ? 0
