@@ -475,7 +475,7 @@ Grid grid_of_devices(const std::vector<std::size_t>& ids, std::int64_t rows, std
 // others further: one process may have a group alone, while each of the others shares its groups.
 TEST(ProcessGroups, OneProcessHasAGroupAlone) {
   const auto n = static_cast<std::size_t>(device_count());
-  if (n % 2 != 0) GTEST_SKIP() << "groups of two";
+  if (n % 2 != 0) GTEST_SKIP() << "takes an even number of devices";
   Groups groups{{0, 1}};
   std::vector<std::size_t> in_rows{0, 1}, partner(n);
   partner[0] = 1;
@@ -529,7 +529,7 @@ InGroups with_equal_rows(const Grid& grid, const Blocks<float>& in, const Groups
 
 // Of four processes two have both values of a group, in different columns, and the others one each.
 TEST(ProcessGroups, TwoProcessesHaveAllValuesOfAGroup) {
-  if (device_count() != 8) GTEST_SKIP() << "a mesh of eight devices";
+  if (device_count() != 8) GTEST_SKIP() << "takes eight devices";
   const Grid grid = grid_of_devices({0, 2, 3, 1, 4, 5, 6, 7}, 4, 2);
   for (const std::int64_t count : {20, 75'000}) {
     SCOPED_TRACE(count);
@@ -541,7 +541,7 @@ TEST(ProcessGroups, TwoProcessesHaveAllValuesOfAGroup) {
 // Of three processes one has the values of all rows, and the others, which lack one each, get it
 // from each other.
 TEST(ProcessGroups, OneOfThreeProcessesHasAllValues) {
-  if (device_count() != 9) GTEST_SKIP() << "a mesh of nine devices";
+  if (device_count() != 9) GTEST_SKIP() << "takes nine devices";
   const Grid grid = grid_of_devices({0, 6, 3, 4, 5, 1, 7, 2, 8}, 3, 3);
   for (const std::int64_t count : {21, 75'000}) {
     SCOPED_TRACE(count);
