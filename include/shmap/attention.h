@@ -2,10 +2,17 @@
 // once, neither in the forward nor in the backward pass.
 #pragma once
 #include <optional>
+#include <utility>
 
 #include "shmap/array.h"
 
 namespace shmap {
+
+struct AttentionOptions;
+
+namespace detail {
+Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options);
+}
 
 struct AttentionOptions {
   Array bias = {};  // added to the scores; dims [b, n, t, s] or the last of these, each extent or 1
@@ -31,6 +38,12 @@ struct AttentionOptions {
 // device uses its own blocks of the operands. attention does not wait for its result.
 //
 // Throws ValueError where ranks or extents do not fit, and TypeError where dtypes do not.
-Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options = {});
+//
+// Many models define an attention of their own. This one is a template so that an ordinary function
+// attention(Operand, Operand, Operand) of a program is preferred to it, and not ambiguous with it.
+template <class = void>
+Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options = {}) {
+  return detail::attention(std::move(q), std::move(k), std::move(v), options);
+}
 
 }  // namespace shmap

@@ -102,7 +102,7 @@ Array as_one_equation(const Array& q, const Array& k, const Array& v, const Arra
 
 }  // namespace
 
-Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options) {
+Array detail::attention(Operand q, Operand k, Operand v, const AttentionOptions& options) {
   const SourceLine source = q.source;
   const FunctionScope scope("attention", {&q.value, &k.value, &v.value}, source);
   promote(q, k, "attention");
