@@ -1,12 +1,9 @@
 #include "core/runtime/segment.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <functional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "core/base/scope_names.h"
 #include "core/base/warning.h"
@@ -19,6 +16,7 @@
 #include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
+#include "core/runtime/operands_in_transfer.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 #include "core/runtime/step_label.h"
@@ -27,10 +25,8 @@ namespace shmap {
 
 namespace {
 
-// A program that is called with new arrays each time, or whose results are all kept, gains nothing
-// from more graphs.
+// A program that is called with new arrays each time gains nothing from more graphs.
 constexpr std::size_t kMaxExecutables = 8;
-constexpr std::size_t kMaxOutputSets = 8;
 // Addresses that recur kWorthCapturing times, while the segment remembers only kRemembered sets of
 // missed addresses, get a graph of their own, in place of the least recently used one. To capture
 // costs as much as several such calls.
@@ -42,8 +38,6 @@ constexpr std::int64_t kMaxFixedBytes = std::int64_t{64} << 20;
 
 std::atomic<std::int64_t> captured_graphs{0};
 
-bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
-
 // Copies a table with the same layout, and map(buffer) in place of each buffer.
 template <class Map>
 Array with_buffers(const StoredNode& node, Map map) {
@@ -51,63 +45,6 @@ Array with_buffers(const StoredNode& node, Map map) {
   for (Block& b : stored_of(copy)->blocks()) b.buffer = map(b.buffer);
   return copy;
 }
-
-// Holds the operands of the latest two collectives a little longer than necessary. If they were
-// released at once, their memory would become the result of the next product, which would then wait
-// for the transfer instead of overlapping it. Two suffice, since no more collectives are under way
-// at once where products stand between them. In a capture the operands are released, and the layout
-// keeps their memory where there is room.
-class OperandsInTransfer {
- public:
-  OperandsInTransfer() = default;
-  OperandsInTransfer(const OperandsInTransfer&) = delete;
-  OperandsInTransfer& operator=(const OperandsInTransfer&) = delete;
-  ~OperandsInTransfer() {
-    for (OfCollective& h : held_) release(h);
-  }
-
-  // Called before step `step` runs.
-  void before(const PlanStep& step) {
-    // A step that reads a collective's result waits for the collective.
-    for (OfCollective& h : held_) {
-      for (const int slot : step.in)
-        if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end()) release(h);
-    }
-  }
-  void hold(const PlanStep& step, std::vector<Array>& operands,
-            std::span<StoredNode* const> results) {
-    if (!step.eqn->primitive->moves_data()) return;
-    // If a result shares memory with an operand (a permutation in one space), no transfer is under
-    // way, and another owner would keep the result from being written in place.
-    std::unordered_set<const Buffer*> read;
-    for (const Array& x : operands)
-      for (const Block& b : stored_of(x)->blocks()) read.insert(b.buffer.get());
-    for (const StoredNode* node : results)
-      for (const Block& b : node->blocks())
-        if (read.count(b.buffer.get())) return;
-    release(held_[next_]);
-    if (capturing()) {
-      held_[next_] = {{}, {}, step.out};
-      for (const Buffer* buffer : read) held_[next_].on_tape.push_back(tape_index(*buffer));
-    } else {
-      held_[next_] = {std::move(operands), {}, step.out};
-    }
-    next_ = (next_ + 1) % held_.size();
-  }
-
- private:
-  struct OfCollective {
-    std::vector<Array> arrays;
-    std::vector<std::int64_t> on_tape;  // positions on the tape of a capture
-    std::vector<int> results;
-  };
-  static void release(OfCollective& h) {
-    for (const std::int64_t at : h.on_tape) keep_until_now(at);
-    h = {};
-  }
-  std::array<OfCollective, 2> held_;
-  std::size_t next_ = 0;
-};
 
 // Adjacent blocks are mostly in one buffer. A buffer that is added twice costs little time; to
 // search for it would cost more on many devices.
@@ -143,11 +80,6 @@ BufferRef buffer_of(std::unique_ptr<KeptLabels> labels, MemorySpace& space) {
 }  // namespace
 
 std::int64_t graphs_captured() noexcept { return captured_graphs.load(); }
-
-bool Segment::OutputSet::is_free() const {
-  return std::all_of(buffers.begin(), buffers.end(),
-                     [](const BufferRef& b) { return b.use_count() == 1; });
-}
 
 Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std::vector<int> in,
                  std::vector<int> out, std::vector<bool> last_in)
@@ -203,48 +135,6 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* capt
     for (std::size_t o = 0; o < out.size(); ++o)
       if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
   }
-}
-
-bool Segment::owned_by_sets(const Buffer* buffer) const { return set_buffers_.contains(buffer); }
-
-// Whether the entries of the table, and an output set where the buffers are a set's, hold all
-// references to the buffers.
-bool Segment::holds_all_references(std::span<const Block> table) {
-  buffers_held_.clear();
-  for (const Block& b : table) {
-    if (buffers_held_.empty() || buffers_held_.back().first != b.buffer.get())
-      buffers_held_.emplace_back(b.buffer.get(), 0);
-    ++buffers_held_.back().second;
-  }
-  const auto all_held = [this] {
-    return std::ranges::all_of(buffers_held_, [this](const auto& held) {
-      const auto& [buffer, entries] = held;
-      return buffer->owned_by(entries) || (buffer->owned_by(entries + 1) && owned_by_sets(buffer));
-    });
-  };
-  if (all_held()) return true;
-  // A buffer whose entries are not adjacent was asked for fewer references than the table holds.
-  std::ranges::sort(buffers_held_, std::less<>(), [](const auto& held) { return held.first; });
-  std::size_t last = 0;
-  for (std::size_t k = 1; k < buffers_held_.size(); ++k) {
-    if (buffers_held_[k].first == buffers_held_[last].first) {
-      buffers_held_[last].second += buffers_held_[k].second;
-    } else {
-      buffers_held_[++last] = buffers_held_[k];
-    }
-  }
-  if (last + 1 == buffers_held_.size()) return false;
-  buffers_held_.resize(last + 1);
-  return all_held();
-}
-
-// Finds the donated inputs: `inputs` has the only handle, and only the handle's table names their
-// buffers (besides the output set of an earlier run, if they are results of one).
-void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) {
-  given.assign(inputs.size(), false);
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    given[i] =
-        last_in_[i] && is_unique(inputs[i]) && holds_all_references(stored_of(inputs[i])->blocks());
 }
 
 void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>& given) {
@@ -331,7 +221,7 @@ bool Segment::fix_inputs(const std::vector<Array>& inputs) {
 
 Segment::Executable* Segment::find_or_make_with_fixed(const std::vector<Array>& inputs,
                                                       std::vector<bool> given, std::size_t slots) {
-  if (all_sets_are_taken()) return nullptr;
+  if (sets_.all_are_taken()) return nullptr;
   if (pays_to_capture()) return capture(executables_, inputs, given, slots);
   Executable* executable = find(with_fixed_, inputs);
   if (!executable) {
@@ -352,34 +242,6 @@ Segment::Executable* Segment::find_or_make_with_fixed(const std::vector<Array>& 
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (fixed_.has(i)) given[i] = false;
   return capture(with_fixed_, fixed_.in_place_of(inputs), given, slots);
-}
-
-bool Segment::all_sets_are_taken() const {
-  return sets_.size() >= kMaxOutputSets &&
-         std::none_of(sets_.begin(), sets_.end(), [](const auto& s) { return s->is_free(); });
-}
-
-std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout) {
-  const std::vector<std::int64_t> wanted = layout.escaping();
-  for (const auto& set : sets_) {
-    if (set->buffers.size() != wanted.size() || !set->is_free()) continue;
-    bool fits = true;
-    for (std::size_t k = 0; k < wanted.size(); ++k) {
-      const MemoryLayout::Allocation& place = layout.places[static_cast<std::size_t>(wanted[k])];
-      fits = fits && &set->buffers[k]->space() == place.space &&
-             set->buffers[k]->bytes() == place.bytes;
-    }
-    if (fits) return set;
-  }
-  if (sets_.size() >= kMaxOutputSets) return nullptr;
-  auto set = std::make_shared<OutputSet>();
-  for (std::int64_t k : wanted) {
-    const MemoryLayout::Allocation& place = layout.places[static_cast<std::size_t>(k)];
-    set->buffers.push_back(place.space->allocate(place.bytes));
-  }
-  sets_.push_back(set);
-  for (const BufferRef& b : set->buffers) set_buffers_.insert(b.get());
-  return set;
 }
 
 void Segment::take_slabs(Executable& made) {
@@ -480,7 +342,7 @@ Segment::Executable* Segment::keep(Executables& into, std::unique_ptr<Executable
 
 Segment::Executable* Segment::capture(Executables& into, const std::vector<Array>& inputs,
                                       const std::vector<bool>& given, std::size_t slots) {
-  if (all_sets_are_taken()) return nullptr;
+  if (sets_.all_are_taken()) return nullptr;
   const HostSpanScope logged("capture");
   Backend& backend = mesh_.backend();
   auto made = std::make_unique<Executable>();
@@ -494,7 +356,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     made->layout = plan_layout(rehearsal.finish());
   }
   try {
-    made->outputs = free_set(made->layout);
+    made->outputs = sets_.free_set(made->layout);
     if (!made->outputs) return nullptr;
     take_slabs(*made);
   } catch (const OutOfMemory& e) {
@@ -603,8 +465,7 @@ void Segment::run(std::vector<Array>& values) {
     Array& x = values[static_cast<std::size_t>(in_[i])];
     inputs.push_back(last_in_[i] ? std::move(x) : x);
   }
-  std::vector<bool>& given = given_;
-  find_donated(inputs, given);
+  const std::vector<bool>& given = donated_.find(inputs, last_in_, sets_);
   make_key(inputs, given);
   Executable* executable = find(executables_, inputs);
   if (!executable) {

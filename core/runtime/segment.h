@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -18,8 +17,10 @@
 #include "core/device/graph.h"
 #include "core/device/plan_memory.h"
 #include "core/ir/jaxpr.h"
+#include "core/runtime/donated_inputs.h"
 #include "core/runtime/fixed_inputs.h"
 #include "core/runtime/kernel.h"
+#include "core/runtime/output_sets.h"
 
 namespace shmap {
 
@@ -59,11 +60,6 @@ class Segment {
   std::string text() const;
 
  private:
-  // The buffers in which a graph leaves its results. Free while no other object owns any of them.
-  struct OutputSet {
-    std::vector<BufferRef> buffers;
-    bool is_free() const;
-  };
   // The location of a result's block after a launch.
   struct ResultBlock {
     enum Kind : std::uint8_t { output, input } kind;
@@ -100,8 +96,6 @@ class Segment {
 
   // `captured`: gets a record of each step.
   void run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
-  void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given);
-  bool holds_all_references(std::span<const Block> table);
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
   // Whether the current call has the input at the addresses of the graph's capture, and gave it up
   // as that call did.
@@ -117,10 +111,8 @@ class Segment {
   bool pays_to_capture();
   // Gives fixed memory to more of the inputs; false where that would take too much memory.
   bool fix_inputs(const std::vector<Array>& inputs);
-  bool all_sets_are_taken() const;
   void take_slabs(Executable& made);
   [[noreturn]] void rethrow_planned(const OutOfMemory& e) const;
-  std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
   void run_on_proxies(const std::vector<Array>& inputs, const std::vector<bool>& given,
                       std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
   std::vector<std::vector<ResultBlock>> find_results(const std::vector<Array>& inputs,
@@ -131,7 +123,6 @@ class Segment {
   Executable* capture(Executables& into, const std::vector<Array>& inputs,
                       const std::vector<bool>& given, std::size_t slots);
   void launch(Executable& executable, std::vector<Array>& inputs, std::vector<Array>& values);
-  bool owned_by_sets(const Buffer* buffer) const;
   std::string graph_text(const Executable& executable) const;
 
   const detail::MeshImpl& mesh_;
@@ -140,22 +131,19 @@ class Segment {
   std::vector<ShapedArray> out_types_;
   std::vector<bool> last_in_;
   std::uint64_t runs_ = 0;
-  std::vector<std::shared_ptr<OutputSet>> sets_;   // kept as long as the segment
-  std::unordered_set<const Buffer*> set_buffers_;  // the buffers of all sets
-  std::vector<BufferRef> slabs_;                   // the largest slabs so far, for later graphs
+  OutputSets sets_;
+  std::vector<BufferRef> slabs_;  // the largest slabs so far, for later graphs
   Executables executables_;
   Executables with_fixed_;  // the graphs captured with fixed memory
   FixedInputs fixed_;
   std::vector<Missed> missed_;
   bool warned_ = false;
   // State of the current call, in members only so that their memory is reused. key_: for each input
-  // whether it was given up, and its addresses. inputs_: empty between calls. buffers_held_: the
-  // buffers of an input, with the number of its table's entries. The last three: the buffers of a
-  // launch.
+  // whether it was given up, and its addresses. inputs_: empty between calls. The last three: the
+  // buffers of a launch.
   std::vector<const void*> key_;
   std::vector<Array> inputs_;
-  std::vector<bool> given_;
-  std::vector<std::pair<const Buffer*, std::int32_t>> buffers_held_;
+  DonatedInputs donated_;
   std::vector<Buffer*> reads_, writes_, outputs_;
 };
 
