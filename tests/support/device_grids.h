@@ -15,6 +15,8 @@ inline std::int64_t device_count() {
   return n;
 }
 
+inline bool on_gpus() { return devices().front().kind() == DeviceKind::cuda; }
+
 // A mesh of that size. Of several processes each drives equally many of the mesh's devices, if
 // possible: a process that drives none of them cannot use the mesh.
 inline Mesh mesh_in_all_processes(const Shape& sizes, const Axes& names) {
