@@ -36,19 +36,19 @@ bool unjoined(const Capture& capture) {
   return std::find(followed.begin(), followed.end(), false) != followed.end();
 }
 
-int add_node(Capture& capture, Work work, std::vector<int> after) {
+}  // namespace
+
+int add_node(Graph& graph, Work work, std::vector<int> after) {
   std::sort(after.begin(), after.end());
   after.erase(std::unique(after.begin(), after.end()), after.end());
-  const int index = static_cast<int>(capture.graph->nodes.size());
+  const int index = static_cast<int>(graph.nodes.size());
   Node node;
   node.work = std::make_shared<const Work>(std::move(work));
   node.after = std::move(after);
-  node.handle = std::make_unique<CUgraphNode_st>(CUgraphNode_st{capture.graph.get(), index});
-  capture.graph->nodes.push_back(std::move(node));
+  node.handle = std::make_unique<CUgraphNode_st>(CUgraphNode_st{&graph, index});
+  graph.nodes.push_back(std::move(node));
   return index;
 }
-
-}  // namespace
 
 void invalidate(Capture& capture) { capture.invalid = true; }
 
@@ -95,7 +95,7 @@ cudaError_t check_implicit(Runtime& r, Stream& stream) {
 cudaError_t submit(Runtime& r, Stream& stream, Work work, Ops waits) {
   if (stream.capture != nullptr) {
     if (stream.capture->invalid) return cudaErrorStreamCaptureInvalidated;
-    const int node = add_node(*stream.capture, std::move(work), stream.tails);
+    const int node = add_node(*stream.capture->graph, std::move(work), stream.tails);
     stream.tails.assign(1, node);
     return cudaSuccess;
   }
@@ -160,7 +160,7 @@ cudaError_t enqueue_group(const std::vector<cudaStream_t>& handles, const char* 
         after.insert(after.end(), stream->tails.begin(), stream->tails.end());
       }
       if (first.capture->invalid) return cudaErrorStreamCaptureInvalidated;
-      const int node = add_node(*first.capture, std::move(made), std::move(after));
+      const int node = add_node(*first.capture->graph, std::move(made), std::move(after));
       for (Stream* stream : streams) stream->tails.assign(1, node);
       return cudaSuccess;
     }

@@ -20,13 +20,16 @@ namespace shmap_sim {
 
 struct Node {
   std::shared_ptr<const Work> work;
-  std::vector<int> after;  // ascending; all below the node's own index
+  std::vector<int> after;  // ascending
   std::unique_ptr<CUgraphNode_st> handle;
 };
 
 struct Graph {
   std::vector<Node> nodes;
 };
+
+// The index of the new node. `after`: indices, in any order.
+int add_node(Graph& graph, Work work, std::vector<int> after);
 
 struct Capture {
   std::uint64_t id = 0;

@@ -121,6 +121,7 @@ cudaError_t enqueue_fill(Runtime& r, Lock& lock, void* dst, std::size_t pitch, i
   work.kind = Work::Kind::memset;
   work.device = device;
   work.name = "memset";
+  work.fill = {dst, pitch, static_cast<unsigned>(value & 0xff), 1, width, height};
   work.run = [=] {
     for (std::size_t row = 0; row < height; ++row) {
       std::memset(static_cast<char*>(dst) + row * pitch, value, width);

@@ -238,6 +238,81 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* p
   });
 }
 
+cudaError_t cudaGraphMemsetNodeGetParams(cudaGraphNode_t node,
+                                         struct cudaMemsetParams* pNodeParams) {
+  return api("cudaGraphMemsetNodeGetParams", 0, [&](Runtime&, Lock&) {
+    if (node == nullptr || pNodeParams == nullptr) return cudaErrorInvalidValue;
+    const Work& work = *node->graph->nodes[node->index].work;
+    if (work.kind != Work::Kind::memset) return cudaErrorInvalidValue;
+    *pNodeParams = work.fill;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* pGraphNode, cudaGraph_t graph,
+                                   const cudaGraphNode_t* pDependencies, size_t numDependencies,
+                                   const struct cudaKernelNodeParams* pNodeParams) {
+  return api("cudaGraphAddKernelNode", 0, [&](Runtime& r, Lock&) {
+    Graph* g = graph_of(r, graph);
+    if (pGraphNode == nullptr || g == nullptr || pNodeParams == nullptr ||
+        pNodeParams->extra != nullptr) {
+      return cudaErrorInvalidValue;
+    }
+    std::vector<int> after;
+    for (std::size_t i = 0; i < numDependencies; ++i) {
+      if (pDependencies[i]->graph != g) return cudaErrorInvalidValue;
+      after.push_back(pDependencies[i]->index);
+    }
+    const cudaLaunchConfig_t config{pNodeParams->gridDim,
+                                    pNodeParams->blockDim,
+                                    pNodeParams->sharedMemBytes,
+                                    nullptr,
+                                    nullptr,
+                                    0};
+    Work work;
+    if (const cudaError_t error = make_kernel(r, config, this_thread.device, pNodeParams->func,
+                                              nullptr, pNodeParams->kernelParams, nullptr, work);
+        error != cudaSuccess) {
+      return error;
+    }
+    *pGraphNode = g->nodes[add_node(*g, std::move(work), std::move(after))].handle.get();
+    return cudaSuccess;
+  });
+}
+
+// The nodes stay in the order in which they were added: the caller must not make a cycle.
+cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t* from,
+                                        const cudaGraphNode_t* to,
+                                        const cudaGraphEdgeData* edgeData, size_t numDependencies) {
+  return api("cudaGraphAddDependencies", 0, [&](Runtime& r, Lock&) {
+    Graph* g = graph_of(r, graph);
+    if (g == nullptr || edgeData != nullptr) return cudaErrorInvalidValue;
+    for (std::size_t i = 0; i < numDependencies; ++i) {
+      if (from[i]->graph != g || to[i]->graph != g) return cudaErrorInvalidValue;
+      std::vector<int>& after = g->nodes[to[i]->index].after;
+      const auto at = std::lower_bound(after.begin(), after.end(), from[i]->index);
+      if (at != after.end() && *at == from[i]->index) return cudaErrorInvalidValue;  // it exists
+      after.insert(at, from[i]->index);
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
+  return api("cudaGraphDestroyNode", 0, [&](Runtime&, Lock&) {
+    if (node == nullptr) return cudaErrorInvalidValue;
+    std::vector<Node>& nodes = node->graph->nodes;
+    const int gone = node->index;
+    nodes.erase(nodes.begin() + gone);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      nodes[i].handle->index = static_cast<int>(i);
+      std::erase(nodes[i].after, gone);
+      for (int& before : nodes[i].after) before -= before > gone ? 1 : 0;
+    }
+    return cudaSuccess;
+  });
+}
+
 // Pending launches keep the old parameters.
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                 cudaGraphExecUpdateResultInfo* resultInfo) {

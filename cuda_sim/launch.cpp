@@ -79,9 +79,9 @@ Parameters copy_parameters(const Runtime& r, const KernelType& type, void** args
 
 }  // namespace
 
-cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& config,
-                           const void* function, const KernelType* type, void** args,
-                           const char* name) {
+cudaError_t make_kernel(Runtime& r, const cudaLaunchConfig_t& config, int device,
+                        const void* function, const KernelType* type, void** args, const char* name,
+                        Work& work) {
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
   if (type == nullptr) {
     const auto known = r.kernels.find(function);
@@ -94,13 +94,8 @@ cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& con
   std::size_t parameter_bytes = 0;
   for (int i = 0; i < type->count; ++i) parameter_bytes += type->sizes[i];
   if (parameter_bytes > kMostParameterBytes) return cudaErrorInvalidValue;
-  Stream* stream = stream_of(r, config.stream);
-  if (stream == nullptr || stream->device != this_thread.device) {
-    return cudaErrorInvalidResourceHandle;
-  }
-  Work work;
   work.kind = Work::Kind::kernel;
-  work.device = stream->device;
+  work.device = device;
   work.name = name != nullptr ? name : name_of_function(function);
   work.function = function;
   const bool dependent = is_dependent(config);
@@ -118,9 +113,32 @@ cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& con
     return run_kernel(name, function, *type, {grid, block, order, shared, dependent},
                       addresses.data());
   };
+  return cudaSuccess;
+}
+
+cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& config,
+                           const void* function, const KernelType* type, void** args,
+                           const char* name) {
+  Stream* stream = stream_of(r, config.stream);
+  if (stream == nullptr || stream->device != this_thread.device) {
+    return cudaErrorInvalidResourceHandle;
+  }
+  Work work;
+  if (const cudaError_t error =
+          make_kernel(r, config, stream->device, function, type, args, name, work);
+      error != cudaSuccess) {
+    return error;
+  }
   const cudaError_t error = submit(r, *stream, std::move(work));
   drain_if_full(r, lock);
   return error;
+}
+
+void learn_kernel(const void* function, const KernelType* type) {
+  api("learn_kernel", kEvenIfLost, [&](Runtime& r, Lock&) {
+    r.kernels.emplace(function, type);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t launch(const cudaLaunchConfig_t* config, const void* function, const KernelType* type,

@@ -27,6 +27,7 @@ struct Work {
   // first; null: always. Called often, with the runtime's mutex held; must not call the simulator.
   std::function<bool()> may_run;
   const void* function = nullptr;  // of a kernel
+  cudaMemsetParams fill = {};      // of a memset
   std::weak_ptr<Event> event;      // the event that a graph's node records
 };
 

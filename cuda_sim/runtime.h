@@ -160,6 +160,10 @@ inline cudaStream_t handle_of(const Stream* s) {
 cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& config,
                            const void* function, const KernelType* type, void** args,
                            const char* name);
+// The same without a stream: the work, in `work`. `config.stream` is not read.
+cudaError_t make_kernel(Runtime& r, const cudaLaunchConfig_t& config, int device,
+                        const void* function, const KernelType* type, void** args, const char* name,
+                        Work& work);
 // The source name of a function, from the program's symbol tables; "kernel@0x..." if it has none.
 std::string name_of_function(const void* function);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/backend/backend.h"
+#include "cuda/backend/small_fills.h"
 #include "cuda/backend/stream.h"
 #include "cuda/driver/error.h"
 
@@ -87,6 +88,12 @@ cudaGraph_t Recording::finish() {
   if (code != cudaSuccess) {
     if (graph != nullptr) note(cudaGraphDestroy(graph));
     throw_cuda_error(code, "cudaStreamEndCapture");
+  }
+  try {
+    replace_small_fills(graph);
+  } catch (...) {
+    note(cudaGraphDestroy(graph));
+    throw;
   }
   return graph;
 }

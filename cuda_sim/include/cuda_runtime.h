@@ -35,6 +35,8 @@ inline cudaError_t cudaFuncSetAttribute(void (*kernel)(E...), enum cudaFuncAttri
 
 template <class... E>
 inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes* attr, void (*kernel)(E...)) {
+  shmap_sim::learn_kernel(reinterpret_cast<const void*>(kernel),
+                          &shmap_sim::KernelTypeOf<E...>::type);
   return ::cudaFuncGetAttributes(attr, reinterpret_cast<const void*>(kernel));
 }
 

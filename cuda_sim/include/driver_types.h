@@ -147,6 +147,24 @@ enum cudaGraphNodeType {
   cudaGraphNodeTypeMemFree = 0x0b
 };
 
+struct cudaMemsetParams {
+  void* dst;
+  size_t pitch;
+  unsigned int value;
+  unsigned int elementSize;  // bytes: 1, 2 or 4
+  size_t width;              // elements of a row
+  size_t height;
+};
+
+struct cudaKernelNodeParams {
+  void* func;
+  dim3 gridDim;
+  dim3 blockDim;
+  unsigned int sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+};
+
 typedef struct cudaGraphEdgeData_st {
   unsigned char from_port;
   unsigned char to_port;

@@ -49,6 +49,9 @@ KernelEntry kernel_entry(void (*kernel)(A...)) {
   return {reinterpret_cast<const void*>(kernel), &KernelTypeOf<A...>::type};
 }
 
+// From now on the functions of the API that are given only the kernel's address know its type.
+void learn_kernel(const void* function, const KernelType* type);
+
 cudaError_t launch(const cudaLaunchConfig_t* config, const void* function, const KernelType* type,
                    void** args);
 

@@ -303,6 +303,12 @@ TEST(ToolkitSpelling, EveryFunction) {
   cudaGraphNodeType type;
   OK(cudaGraphNodeGetType(nodes[1], &type));
   EXPECT_EQ(type, cudaGraphNodeTypeMemcpy);
+  cudaMemsetParams fill = {};
+  OK(cudaGraphMemsetNodeGetParams(nodes[0], &fill));
+  EXPECT_EQ(fill.dst, x);
+  EXPECT_EQ(fill.value, 2u);
+  EXPECT_EQ(fill.width * fill.elementSize, 64u);
+  EXPECT_EQ(fill.height, 1u);
   n = 1;
 #if CUDART_VERSION >= 13000
   OK(cudaGraphGetEdges(graph, from, to, nullptr, &n));
