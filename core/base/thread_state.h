@@ -13,6 +13,7 @@ struct ThreadState {
   void* capture = nullptr;           // the open capture of this thread; null: none
   CaptureMemory* memory = nullptr;   // allocator of this thread's captures; null: allocating throws
   CounterBlock* counters = nullptr;  // null until the thread first counts
+  bool submits = false;              // this thread holds a submit mutex
   bool stops_devices = false;        // stop_when_main_ends() was called on this thread
 };
 // No TLS model is given: "initial-exec" would be faster, but dlopen could then fail to load the

@@ -44,15 +44,24 @@ inline bool in_task(const detail::ThreadState& thread = detail::thread_state) no
 class SubmitMutex {
  public:
   void lock() {
-    if (in_task()) [[unlikely]]
+    detail::ThreadState& thread = detail::thread_state;
+    if (thread.task != nullptr) [[unlikely]]
       throw_in_task();
     mutex_.lock();
+    holder_ = &thread;
+    thread.submits = true;
   }
-  void unlock() noexcept { mutex_.unlock(); }
+  void unlock() noexcept {
+    holder_->submits = false;
+    mutex_.unlock();
+    if (detail::deferred_deleters.load(std::memory_order_relaxed) != nullptr) [[unlikely]]
+      MemorySpace::run_deferred_deleters();
+  }
 
  private:
   [[noreturn]] static void throw_in_task();
   std::mutex mutex_;
+  detail::ThreadState* holder_ = nullptr;
 };
 
 class Backend {

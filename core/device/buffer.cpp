@@ -58,6 +58,13 @@ bool Buffer::all_known_done() const noexcept {
   return def_.known_done() && std::ranges::all_of(uses(), &Event::known_done);
 }
 
+bool Buffer::holds_failure() const noexcept {
+  const auto failed = [](const Event& e) {
+    return e.record() != nullptr && e.record()->state() == Completion::failed;
+  };
+  return failed(def_) || std::ranges::any_of(uses(), failed);
+}
+
 void Buffer::dispose() noexcept { space_->give_back(this); }
 
 void BufferChain::give_back() noexcept { head_->space_->give_back_done(head_, last_); }

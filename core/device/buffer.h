@@ -52,6 +52,9 @@ class Buffer : public RefCounted {
   // Whether they are known to be done (Event::known_done), for memory that is given back.
   bool known_quiet() const noexcept { return untouched() || all_known_done(); }
 
+  // Whether a task of the quiet buffer failed; its exception may be kept by the buffer alone.
+  bool holds_failure() const noexcept;
+
   // Whether code that holds `owners` of the buffer's references may write to it in place: there are
   // no other references, and the memory belongs to the space. Wrapped memory (MemorySpace::wrap)
   // belongs to its provider and is never written to.

@@ -1,5 +1,6 @@
 #include "core/device/failure_log.h"
 
+#include <array>
 #include <new>
 #include <typeinfo>
 #include <utility>
@@ -55,8 +56,18 @@ Ref<Failure> FailureLog::add(std::exception_ptr error) noexcept {
     return out_of_memory_;
   }
   failure->error = std::move(error);
+  // An exception may own arrays, whose destructors must not run under the lock.
+  std::array<Ref<Failure>, kMaxKept> dropped;
   std::lock_guard lock(mutex_);
-  std::erase_if(failures_, [](const Ref<Failure>& f) { return f->reported.load(); });
+  auto kept = failures_.begin();
+  std::size_t gone = 0;
+  for (Ref<Failure>& f : failures_) {
+    if (f->reported.load())
+      dropped[gone++] = std::move(f);
+    else
+      std::swap(*kept++, f);
+  }
+  failures_.erase(kept, failures_.end());
   if (failures_.size() < kMaxKept) failures_.push_back(failure);
   return failure;
 }

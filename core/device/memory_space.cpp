@@ -109,7 +109,7 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::Thre
   };
   const SizeClass size = size_class(bytes);
   lock_.lock();
-  Buffer* foreign = pending_head_ != nullptr ? reclaim_locked(4) : nullptr;
+  Buffer* apart = pending_head_ != nullptr ? reclaim_locked(4) : nullptr;
   Buffer* buffer = nullptr;
   if (free_ != nullptr && (buffer = free_[size.index]) != nullptr) [[likely]] {
     free_[size.index] = buffer->next_;
@@ -121,11 +121,11 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::Thre
     lock_.unlock();
   } else {
     lock_.unlock();
-    destroy_list(foreign);  // first, because take_fresh may throw
+    release_apart(apart);  // first, because take_fresh may throw
     return hand_out(take_fresh(bytes, size.index, whom));
   }
-  if (foreign != nullptr) [[unlikely]]
-    destroy_list(foreign);
+  if (apart != nullptr) [[unlikely]]
+    release_apart(apart);
   return hand_out(buffer);
 }
 
@@ -334,6 +334,25 @@ void MemorySpace::trim() noexcept {
   destroy_list(doomed);
 }
 
+constinit std::atomic<Buffer*> detail::deferred_deleters{nullptr};
+
+void MemorySpace::defer_deleter(Buffer* buffer) noexcept {
+  std::atomic<Buffer*>& all = detail::deferred_deleters;
+  buffer->next_ = all.load(std::memory_order_relaxed);
+  while (!all.compare_exchange_weak(buffer->next_, buffer, std::memory_order_release,
+                                    std::memory_order_relaxed)) {
+  }
+}
+
+void MemorySpace::run_deferred_deleters() noexcept {
+  Buffer* buffers = detail::deferred_deleters.exchange(nullptr, std::memory_order_acquire);
+  while (buffers != nullptr) {
+    Buffer* const buffer = std::exchange(buffers, buffers->next_);
+    buffer->deleter_(buffer->deleter_context_);
+    delete buffer;
+  }
+}
+
 void MemorySpace::destroy_list(Buffer* buffers) noexcept {
   while (buffers != nullptr) {
     Buffer* next = buffers->next_;
@@ -347,6 +366,7 @@ void MemorySpace::destroy(Buffer* buffer) noexcept {
     unpoison(buffer->data_, buffer->capacity_);
     unmap(buffer->data_, buffer->capacity_);
   } else if (buffer->deleter_ != nullptr) {
+    if (detail::thread_state.submits) return defer_deleter(buffer);
     buffer->deleter_(buffer->deleter_context_);
   } else if (buffer->captured_ != nullptr) {
     detail::CapturedBuffer::let_go(*buffer);

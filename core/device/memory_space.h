@@ -11,6 +11,12 @@
 
 namespace shmap {
 
+namespace detail {
+// Wrapped buffers without an owner, linked by next_, whose deleters wait for a thread to let go of
+// the submit mutex.
+extern std::atomic<Buffer*> deferred_deleters;
+}  // namespace detail
+
 // Thread-safe. Allocations are rounded up to a size class (eight classes per doubling, so that at
 // most 1/8 is lost) and cached when they are freed. A buffer that is freed while work on it is
 // pending is kept in a list until that work is done.
@@ -49,7 +55,8 @@ class MemorySpace {
                    const detail::ThreadState& thread = detail::thread_state);
   // Wraps memory that the space does not own. The memory must stay valid until deleter(context) is
   // called, which happens after the last owner is gone and the pending work is done. Wrapped memory
-  // does not count as in use, and is never written to. The deleter must not be null. Throws
+  // does not count as in use, and is never written to. The deleter must not be null. It may use
+  // arrays: a thread that holds the submit mutex calls it after it has let go of the mutex. Throws
   // DeviceError after fork().
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
@@ -69,6 +76,9 @@ class MemorySpace {
 
   // The bytes that a request occupies: those of its size class.
   static std::int64_t rounded(std::int64_t bytes) noexcept;
+
+  // Calls the deleters that waited for a thread to let go of the submit mutex.
+  static void run_deferred_deleters() noexcept;
 
  protected:
   // To be called by the constructor of a derived space: memory that was freed with work pending may
@@ -93,9 +103,12 @@ class MemorySpace {
   void give_back_done(Buffer* first, Buffer* last) noexcept;  // the buffers of a chain
   // Puts buffers of one size class, linked by next_, into the cache. No work on them is pending.
   void release_locked(Buffer* first, Buffer* last) noexcept;
-  // Polls the head of the pending list. Returns wrapped buffers, which are to be destroyed without
-  // the lock.
+  // Polls the head of the pending list. Returns the buffers, linked by next_, that are to be given
+  // to release_apart() without the lock, since code of users may run then: the deleters of wrapped
+  // buffers, and destructors of exceptions, which may own arrays of this space.
   [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;
+  void release_apart(Buffer* buffers) noexcept;
+  static void defer_deleter(Buffer* buffer) noexcept;
   BufferRef allocate_captured(std::int64_t bytes);
   Buffer* take_fresh(std::int64_t bytes, int size_class, For whom);
   // The oldest pending block of these classes whose work is on compute streams or, with `any`, on

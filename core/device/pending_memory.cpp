@@ -44,7 +44,7 @@ Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
 }
 
 Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
-  Buffer* foreign = nullptr;
+  Buffer* apart = nullptr;
   // Work finishes nearly in the order of freeing: polling stops at the first buffer whose work is
   // pending.
   const bool all = at_most < 0;
@@ -54,26 +54,38 @@ Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
     pending_head_ = buffer->next_;
     if (pending_head_ == nullptr) pending_tail_ = nullptr;
     pending_ -= buffer->capacity_;
-    buffer->def_ = Event();
-    buffer->clear_uses();
-    if (buffer->capacity_ == 0) {
-      buffer->next_ = foreign;
-      foreign = buffer;
+    if (buffer->capacity_ == 0 || buffer->holds_failure()) {
+      buffer->next_ = apart;
+      apart = buffer;
     } else {
+      buffer->def_ = Event();
+      buffer->clear_uses();
       release_locked(buffer, buffer);
     }
   }
-  return foreign;
+  return apart;
+}
+
+void MemorySpace::release_apart(Buffer* buffers) noexcept {
+  while (buffers != nullptr) {
+    Buffer* const buffer = std::exchange(buffers, buffers->next_);
+    buffer->def_ = Event();
+    buffer->clear_uses();
+    if (buffer->capacity_ == 0)
+      destroy(buffer);
+    else
+      give_back_done(buffer, buffer);
+  }
 }
 
 void MemorySpace::reclaim() noexcept {
   if (forked()) return;
-  Buffer* foreign = nullptr;
+  Buffer* apart = nullptr;
   {
     std::lock_guard lock(lock_);
-    foreign = reclaim_locked(-1);
+    apart = reclaim_locked(-1);
   }
-  destroy_list(foreign);
+  release_apart(apart);
 }
 
 bool MemorySpace::wait_for_pending() {
