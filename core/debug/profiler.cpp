@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "core/base/warning.h"
 #include "core/debug/timeline_text.h"
 #include "core/debug/trace_file.h"
+#include "core/device/fork_guard.h"
 #include "core/device/host_log.h"
 #include "core/device/runtime.h"
 #include "core/device/span_label.h"
@@ -60,9 +63,14 @@ named_scope::~named_scope() {
 
 namespace profiler {
 
+struct CloseFile {
+  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+};
+
 struct Trace::State {
   std::string path;
-  std::FILE* file = nullptr;
+  std::unique_ptr<std::FILE, CloseFile> file;
+  std::optional<LabelsInUse> labels;  // until the trace is written
   TimelineRecorder recorder;
   TraceRecord record;
   bool closed = false;
@@ -74,7 +82,7 @@ Trace::Trace(std::string_view path) : state_(std::make_unique<State>()) {
     throw Error("profiler::Trace(\"" + state_->path +
                 "\"): a trace is running already: close it first");
   }
-  state_->file = std::fopen(state_->path.c_str(), "w");
+  state_->file.reset(std::fopen(state_->path.c_str(), "w"));
   if (!state_->file)
     throw Error("profiler::Trace: the file \"" + state_->path + "\" cannot be opened for writing");
   TraceRecord& record = state_->record;
@@ -83,6 +91,7 @@ Trace::Trace(std::string_view path) : state_(std::make_unique<State>()) {
   for (const LocalDevice& d : runtime().local_devices())
     record.devices.push_back({d.device.str(), d.space->id()});
   forget_labels();
+  state_->labels.emplace();
   record.begin_ns = timeline_now();
   start_host_log();
   for (const LocalDevice& d : runtime().local_devices())
@@ -95,6 +104,9 @@ Trace::~Trace() {
     close();
   } catch (const std::exception& e) {
     warn(e.what());  // a destructor cannot throw; close() does
+  } catch (...) {
+    warn("profiler::Trace(\"" + state_->path +
+         "\"): a task failed with an exception that is not derived from std::exception");
   }
 }
 
@@ -102,13 +114,11 @@ void Trace::close() {
   State& s = *state_;
   if (s.closed) return;
   s.closed = true;
-  std::exception_ptr failed;
-  try {
-    runtime().backend().synchronize();
-  } catch (...) {
-    failed = std::current_exception();
+  if (forked()) {  // the file is the parent's, which writes it
+    set_timeline_sink(nullptr);
+    return;
   }
-  set_timeline_sink(nullptr);
+  const std::exception_ptr failed = stop_recording(runtime().backend());
   s.record.host = stop_host_log();
   s.record.events = s.recorder.take();
   std::sort(s.record.events.begin(), s.record.events.end(),
@@ -117,7 +127,7 @@ void Trace::close() {
   bool written = true;
   std::string why;
   const auto flush = [&] {
-    written = written && std::fwrite(text.data(), 1, text.size(), s.file) == text.size();
+    written = written && std::fwrite(text.data(), 1, text.size(), s.file.get()) == text.size();
     if (!written && why.empty()) why = errno_text(errno);
     text.clear();
   };
@@ -127,7 +137,8 @@ void Trace::close() {
     if (text.size() > kPiece) flush();
   });
   flush();
-  if (std::fclose(std::exchange(s.file, nullptr)) != 0 && written) {
+  s.labels.reset();
+  if (std::fclose(s.file.release()) != 0 && written) {
     written = false;
     why = errno_text(errno);
   }

@@ -33,6 +33,7 @@ struct Labels {
   // that names them.
   detail::KeptLabelsImpl unkept;
   detail::KeptLabelsImpl old;  // the unkept labels of the previous recording
+  int recordings = 0;          // whose events' names may still be read
 };
 Labels& labels() {
   static auto* all = new Labels();
@@ -68,13 +69,24 @@ SpanLabel label_of(const char* name) {
   return it == all.by_name.end() ? SpanLabel() : *it->second;
 }
 
+LabelsInUse::LabelsInUse() noexcept {
+  Labels& all = labels();
+  std::lock_guard lock(all.mutex);
+  ++all.recordings;
+}
+LabelsInUse::~LabelsInUse() {
+  Labels& all = labels();
+  std::lock_guard lock(all.mutex);
+  --all.recordings;
+}
+
 KeptLabels::KeptLabels() : impl_(std::make_unique<detail::KeptLabelsImpl>()) {}
 
 KeptLabels::~KeptLabels() {
   if (impl_->labels.empty()) return;
   Labels& all = labels();
   std::lock_guard lock(all.mutex);
-  if (timeline_sink() != nullptr) {
+  if (all.recordings > 0) {
     all.unkept.labels.splice(all.unkept.labels.end(), impl_->labels);
   } else {
     erase_names(all, *impl_);

@@ -58,8 +58,18 @@ const char* labelled_name(const char* name, SpanLabel label) noexcept;
 // The label of a task with that name: empty where it has none.
 SpanLabel label_of(const char* name);
 
+// A recording has one from before its sink is set until the names of its events have been read for
+// the last time.
+class LabelsInUse {
+ public:
+  LabelsInUse() noexcept;
+  ~LabelsInUse();
+  LabelsInUse(const LabelsInUse&) = delete;
+  LabelsInUse& operator=(const LabelsInUse&) = delete;
+};
+
 // Owns the labels of the tasks that a thread captures while a Scope of the object is alive on that
-// thread. The object has to outlive the tasks. If it is destroyed while a timeline is recorded, its
+// thread. The object has to outlive the tasks. If it is destroyed while a LabelsInUse exists, its
 // labels live on as labels of that recording.
 class KeptLabels {
  public:

@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "core/device/backend.h"
+
 namespace shmap {
 
 namespace detail {
@@ -14,6 +16,21 @@ std::int64_t timeline_now() noexcept {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+std::exception_ptr stop_recording(Backend& backend) noexcept {
+  std::exception_ptr failed;
+  const auto synchronize = [&] {
+    try {
+      backend.synchronize();
+    } catch (...) {
+      if (failed == nullptr) failed = std::current_exception();
+    }
+  };
+  synchronize();
+  set_timeline_sink(nullptr);
+  synchronize();
+  return failed;
 }
 
 void TimelineRecorder::record(const TimelineEvent& event) noexcept {

@@ -2,12 +2,15 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <vector>
 
 #include "core/device/stream.h"
 
 namespace shmap {
+
+class Backend;
 
 struct TimelineEvent {
   const char* name;  // as Task::name
@@ -31,10 +34,13 @@ extern std::atomic<TimelineSink*> timeline_sink;
 inline TimelineSink* timeline_sink() noexcept {
   return detail::timeline_sink.load(std::memory_order_acquire);
 }
-// Null turns recording off. The caller must synchronise the backends before it destroys a sink.
 inline void set_timeline_sink(TimelineSink* sink) noexcept {
   detail::timeline_sink.store(sink, std::memory_order_release);
 }
+// Turns recording off, after which the sink may be destroyed: waits until the tasks so far are
+// recorded, and once more until no task that began meanwhile, on whichever thread, has yet to
+// record into the sink that it saw. Returns the first error that synchronize() reported, or null.
+std::exception_ptr stop_recording(Backend& backend) noexcept;
 
 // A sink that stores its events.
 class TimelineRecorder : public TimelineSink {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <system_error>
 
+#include "core/device/fork_guard.h"
 #include "shmap/error.h"
 
 namespace shmap::io {
@@ -40,6 +41,7 @@ thread_local const SaveTurn* writing = nullptr;
 }  // namespace
 
 SaveTurn::SaveTurn(const std::string& folder) : key_(key_of(folder)) {
+  if (forked()) throw_forked();
   for (const SaveTurn* t = writing; t != nullptr; t = t->outer_) {
     if (t->key_ != key_) continue;
     throw Error("save_checkpoint of '" + folder +
@@ -53,6 +55,7 @@ SaveTurn::SaveTurn(const std::string& folder) : key_(key_of(folder)) {
 
 void SaveTurn::wait() {
   if (came_) return;
+  if (forked()) throw_forked();
   Queues& all = queues();
   std::unique_lock lock(all.mutex);
   all.moved.wait(lock, [&] { return all.of[key_].serving == number_; });
@@ -62,6 +65,7 @@ void SaveTurn::wait() {
 }
 
 SaveTurn::~SaveTurn() {
+  if (forked()) return;  // the threads whose saves are earlier do not exist in this process
   wait();
   writing = outer_;
   Queues& all = queues();

@@ -6,7 +6,8 @@
 
 namespace shmap::io {
 
-// A save in the folder's queue, from the constructor to the destructor.
+// A save in the folder's queue, from the constructor to the destructor. In a forked child the
+// constructor and wait() throw DeviceError, and the destructor does nothing.
 class SaveTurn {
  public:
   // Throws Error on a thread that is writing a checkpoint into this folder (in a progress

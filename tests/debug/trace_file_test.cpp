@@ -309,6 +309,27 @@ TEST(SpanLabels, AreMadeOnlyForTracesAndGraphs) {
   EXPECT_EQ(labels_alive(), before);  // they went with the graph
 }
 
+// The sink of a recording is gone before its names are read for the file.
+TEST(SpanLabels, OfDestroyedGraphsLiveUntilARecordingHasReadThem) {
+  forget_labels();
+  forget_labels();
+  const std::int64_t before = labels_alive();
+  {
+    const LabelsInUse reading;
+    const char* labelled = nullptr;
+    {
+      KeptLabels kept;
+      const KeptLabels::Scope scope(kept);
+      labelled = labelled_name("add", {nullptr, 7, {}, {}, {}});
+    }
+    EXPECT_EQ(label_of(labelled).collective, 7u);
+    EXPECT_EQ(labels_alive(), before + 1);
+  }
+  forget_labels();  // the next recording begins
+  forget_labels();
+  EXPECT_EQ(labels_alive(), before);
+}
+
 TEST(SpanLabels, AreFoundByTheirNames) {
   static const char* const name = "add";
   EXPECT_EQ(label_of(name).collective, 0u);

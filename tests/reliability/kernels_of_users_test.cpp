@@ -5,19 +5,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "shmap/dlpack.h"
 #include "shmap/extend.h"
 #include "shmap/shmap.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 
 namespace shmap {
 namespace {
@@ -122,6 +126,67 @@ const std::vector<std::pair<std::string, std::string>> kShort = {
     {"SHMAP_COLLECTIVE_TIMEOUT_SEC", "0.8"}};
 
 // The waiting thread leaves the kernel to a worker, so that its wait ends, and so does the process.
+// A task that began while the trace was recorded records itself when it ends.
+TEST(KernelOfUsers, ThatRunsOnAnotherThreadWhereATraceEnds) {
+  const ChildResult r = in_child({{"SHMAP_DEVICES", "cpu:1"}}, [] {
+    const test::TempFolder folder("trace_ends");
+    const Array x = ones({64});
+    std::atomic<bool> stop{false};
+    std::thread other([&] {
+      while (!stop)
+        with_kernel(x, [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); });
+    });
+    for (int i = 0; i < 40; ++i) {
+      {
+        const profiler::Trace trace(folder / "trace.json");
+        Array y = x;
+        for (int k = 0; k < 10; ++k) y = y + 1.f;
+      }
+      // Takes the memory that the trace had.
+      std::vector<std::vector<char>> taken;
+      for (std::size_t k = 0; k < 200; ++k) taken.emplace_back(16 + k * 4, '\xff');
+    }
+    stop = true;
+    other.join();
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+}
+
+TEST(KernelOfUsers, ThatThrowsAnythingInATraceIsAWarning) {
+  const ChildResult r = in_child({{"SHMAP_DEVICES", "cpu:1"}}, [] {
+    const test::TempFolder folder("trace_of_failure");
+    const profiler::Trace trace(folder / "trace.json");
+    with_kernel(ones({64}), [] { throw 42; });
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  EXPECT_THAT(r.output, HasSubstr("trace.json"));
+}
+
+// An exception that owns an array gives the array's memory back where it is destroyed, which must
+// not happen under a lock of the allocator or of the log of failures.
+TEST(KernelOfUsers, ThatThrowsAnArrayHoldsNothingUp) {
+  for (const char* executor : kExecutors) {
+    SCOPED_TRACE(executor);
+    const ChildResult r = in_child({{"SHMAP_DEVICES", "cpu:1"}, {"SHMAP_EXECUTOR", executor}}, [] {
+      struct Held {
+        Array array;
+      };
+      constexpr std::int64_t kElements = kSizes[1];
+      for (int i = 0; i < 150; ++i) {  // more than the log keeps
+        const auto payload = std::make_shared<Array>(full({4096}, static_cast<float>(i)));
+        payload->block_until_ready();
+        Array x = ones({i % 2 == 0 ? kElements / 16 : 64});
+        x.block_until_ready();
+        with_kernel(x, [payload] { throw Held{std::move(*payload)}; });  // nobody reads the result
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      for (int i = 0; i < 300; ++i) (ones({3000}) * 2.f).block_until_ready();
+      std::printf("went on");
+    });
+    EXPECT_THAT(r.output, HasSubstr("went on")) << "signal " << r.signal;
+  }
+}
+
 TEST(KernelOfUsers, ThatNeverEndsIsNamedByTheWaitAndAtExit) {
   const auto start = Clock::now();
   const ChildResult r = in_child(kShort, [] {

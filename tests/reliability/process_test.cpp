@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,8 +22,11 @@
 #include "shmap/collectives.h"
 #include "shmap/jit.h"
 #include "shmap/ops.h"
+#include "shmap/profiler.h"
+#include "shmap/saved_checkpoint.h"
 #include "shmap/shard_map.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 
 namespace shmap {
 namespace {
@@ -85,6 +89,46 @@ TEST(Fork, AfterUseIsAClearErrorInTheChild) {
     });
     EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
   }
+}
+
+// Neither waits in the child for threads of the parent, nor writes into the parent's file.
+TEST(Fork, WhileSavesAndATraceAreUnderWay) {
+  const ChildResult r = in_child({}, [] {
+    const test::TempFolder folder("fork_while_saving");
+    const std::string trace_file = folder / "trace.json";
+    {
+      const profiler::Trace trace(trace_file);
+      const Array x = ones({1 << 20});
+      x.block_until_ready();
+      // The second save waits for the first, which waits for the child.
+      int step[2];
+      if (pipe(step) != 0) throw Error("no pipe");
+      const auto held = [&](std::int64_t, std::int64_t) {
+        char byte = 0;
+        (void)!read(step[0], &byte, 1);
+      };
+      PendingCheckpoint first = save_checkpoint_async(folder / "run", x, {.progress = held});
+      PendingCheckpoint second = save_checkpoint_async(folder / "run", x);
+      const ChildResult inner = in_child({}, [&] {
+        try {
+          second.wait();
+        } catch (const DeviceError& e) {
+          std::printf("%s", e.what());
+        }
+        PendingCheckpoint a = std::move(first), b = std::move(second);
+      });
+      close(step[1]);
+      first.wait();
+      second.wait();
+      if (inner.exit_code != 0 || inner.output.find("fork") == std::string::npos)
+        throw Error("the child: signal " + std::to_string(inner.signal) + ": " + inner.output);
+    }
+    std::ifstream in(trace_file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    if (text.find("\"traceEvents\"") != text.rfind("\"traceEvents\"") || text.empty())
+      throw Error("the trace file has the texts of two processes: " + text.substr(0, 2000));
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
 }
 
 TEST(Fork, BeforeUseIsFine) { expect_small_program({}); }

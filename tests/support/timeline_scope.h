@@ -13,11 +13,9 @@ class TimelineScope {
     set_timeline_sink(&recorder);
   }
   ~TimelineScope() {
-    try {
-      backend_.synchronize();
-    } catch (...) {  // of a task that nobody waited for: whoever left the scope knows of it, or
-    }                // synchronises before
-    set_timeline_sink(nullptr);
+    // An error is of a task that nobody waited for: whoever left the scope knows of it, or
+    // synchronises before.
+    stop_recording(backend_);
   }
   TimelineScope(const TimelineScope&) = delete;
   TimelineScope& operator=(const TimelineScope&) = delete;
