@@ -48,6 +48,20 @@ std::size_t walk(std::string_view format, Literal literal, Hole hole) {
   return holes;
 }
 
+// A number is written in no more characters than that: a format may come from a text, and must not
+// take memory out of proportion to its length.
+constexpr std::size_t kMostColumns = 4096;
+
+// Whether all numbers in the spec are at most kMostColumns.
+bool is_narrow(std::string_view spec) {
+  std::size_t number = 0;
+  for (const char c : spec) {
+    number = c >= '0' && c <= '9' ? number * 10 + static_cast<std::size_t>(c - '0') : 0;
+    if (number > kMostColumns) return false;
+  }
+  return true;
+}
+
 // Escapes a brace, for use in a format.
 void append_escaped(std::string& format, char c) {
   format += c;
@@ -101,6 +115,11 @@ void check_holes(std::string_view format, std::span<const PrintArgument> argumen
                        (node ? ", an array of type " + to_string(node->type) : "") +
                        ": a spec is for numbers and arrays without dims; {} prints others" +
                        at_line(source));
+    }
+    if (!is_narrow(specs[i])) {
+      throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
+                       ": a width or precision of at most " + std::to_string(kMostColumns) +
+                       " is wanted" + at_line(source));
     }
     try {
       const std::uint64_t zero = 0;

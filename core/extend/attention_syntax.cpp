@@ -1,8 +1,9 @@
 // The parameters of attention and of its derivatives, read from text and from values.
+#include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "core/extend/param_reader.h"
 #include "core/ops/attention_grad.h"
@@ -13,9 +14,10 @@ namespace {
 
 double number(ParamReader& r, const char* name) {
   const std::string text = r.text(name);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0')
+  double value = 0;  // strtod would read it by the locale
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end)
     r.fail("'" + std::string(name) + "' is '" + text + "', and no number");
   return value;
 }

@@ -16,6 +16,7 @@
 #include "core/base/hash_text.h"
 #include "core/base/signals_blocked.h"
 #include "core/base/warning.h"
+#include "core/device/fork_guard.h"
 #include "core/io/array_blocks.h"
 #include "core/io/checkpoint_file.h"
 #include "core/io/checkpoint_folder.h"
@@ -52,6 +53,8 @@ Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, Checkpoint
     const Node& node = checked_node(x, "save_checkpoint");
     const std::string which =
         "save_checkpoint: leaf " + io::quoted_bytes(paths[i]) + " of type " + to_string(node.type);
+    if (!io::is_utf8(paths[i]))
+      throw ValueError(which + ": its name is no UTF-8, and an index with it could not be read");
     if (node.type.dtype() == DType::prng_key)
       throw TypeError(
           which +
@@ -304,6 +307,10 @@ PendingCheckpoint& PendingCheckpoint::operator=(PendingCheckpoint&& o) noexcept 
 
 PendingCheckpoint::~PendingCheckpoint() {
   if (!impl_) return;
+  if (forked()) {  // the thread that writes, and what it holds, are the parent's
+    (void)impl_.release();
+    return;
+  }
   try {
     wait();
   } catch (const std::exception& e) {
@@ -319,6 +326,7 @@ bool PendingCheckpoint::done() const {
 
 void PendingCheckpoint::wait() {
   if (!impl_) return;
+  if (forked()) throw_forked();
   impl_->thread.join();
   const std::exception_ptr error = impl_->error;
   impl_.reset();

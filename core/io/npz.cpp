@@ -140,7 +140,7 @@ std::map<std::string, Array> load_npz(const std::string& path,
 void save_npz(const std::string& path, const std::map<std::string, Array>& arrays,
               FileOptions options, SourceLine source) {
   io::with_line("save_npz", path, source, [&] {
-    std::int64_t total = 0;
+    std::int64_t total = 0, directory_bytes = 0;
     for (const auto& [name, x] : arrays) {
       total += checked_node(x, "save_npz").type.nbytes();
       if (!io::is_utf8(name) || name.size() > 60000 || name.find('\0') != name.npos) {
@@ -148,7 +148,15 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
                          io::quoted_bytes(name) +
                          ": wanted UTF-8 of at most 60000 bytes without null characters");
       }
+      directory_bytes += io::zip_entry_bytes(name) + std::ssize(kSuffix);
       x.block_until_ready(source);
+    }
+    if (directory_bytes > io::kZipMaxDirectory) {
+      throw ValueError(io::named_file(kNpzFile, path) + ": the directory of its " +
+                       std::to_string(arrays.size()) + " arrays would have " +
+                       std::to_string(directory_bytes) + " bytes, and load_npz reads " +
+                       std::to_string(io::kZipMaxDirectory) +
+                       ": save fewer arrays, or under shorter names");
     }
     io::ProgressCount progress(options, total);
     io::OutputFile file(kNpzFile, path);

@@ -36,8 +36,9 @@ class DirectoryReader {
       fail("a directory of " + std::to_string(count_) + " members in " + std::to_string(bytes_) +
            " bytes at " + std::to_string(begin_) + " of " + std::to_string(size_));
     if (bytes_ > static_cast<std::uint64_t>(kZipMaxDirectory))
-      fail("a directory of " + std::to_string(bytes_) + " bytes: at most " +
-           std::to_string(kZipMaxDirectory) + " are read");
+      throw ValueError(name_ + ": the directory of its " + std::to_string(count_) +
+                       " members has " + std::to_string(bytes_) + " bytes: at most " +
+                       std::to_string(kZipMaxDirectory) + " are read");
     const std::string directory = text(begin_, bytes_);
     std::vector<ZipMember> members;
     members.reserve(static_cast<std::size_t>(count_));
@@ -241,6 +242,11 @@ std::string make_zip_header(const ZipMember& m) {
   put(out, static_cast<std::uint64_t>(m.bytes), 8);
   put(out, static_cast<std::uint64_t>(m.bytes), 8);
   return out;
+}
+
+std::int64_t zip_entry_bytes(std::string_view name) {
+  constexpr std::int64_t kExtra = 28;  // the 64-bit fields
+  return kCentralBytes + static_cast<std::int64_t>(name.size()) + kExtra;
 }
 
 std::string make_zip_directory(const std::vector<ZipMember>& members,

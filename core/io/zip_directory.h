@@ -36,6 +36,8 @@ std::vector<ZipMember> read_zip_directory(const ReadAt& read, std::int64_t file_
 // The header before a stored member's contents, as Python's zipfile reads it. Names that are not
 // ASCII are marked as UTF-8.
 std::string make_zip_header(const ZipMember& member);
+// The bytes that a member of that name takes in make_zip_directory's directory.
+std::int64_t zip_entry_bytes(std::string_view name);
 // The directory of an archive of stored members. `at`: the offset of each member's header; `end`:
 // the offset of the directory.
 std::string make_zip_directory(const std::vector<ZipMember>& members,

@@ -154,7 +154,9 @@ Array random::choice(Key key, Operand a, Shape shape, ChoiceOptions options) {
       }
       const Array p = convert(options.p, to_inexact(type.dtype()), s);
       const DType dtype = node_of(p)->type.dtype();
-      if (options.replace) {
+      if (draws == 0) {  // there may be no items either
+        index = bind_iota(DType::i32, shape, 0, s);
+      } else if (options.replace) {
         const Array sums = bind(cumsum_p, p, ScanParams(0), s);
         const Array total = draw::item(sums, items - 1, s);
         const Array u = draw::uniform(from, shape, dtype);

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/base/warning.h"
+#include "shmap/extend.h"
 #include "shmap/shmap.h"
 #include "tests/support/temp_folder.h"
 
@@ -117,6 +118,11 @@ TEST_F(TraceFile, IsJsonUnderALocaleWithADecimalComma) {
   // Other code that prints numbers for machines, or relies on the decimal point.
   EXPECT_THAT(to_string(make_jaxpr([](Array x) { return x * 1.5f; })(ShapedArray({2}, f32))),
               HasSubstr("1.5"));
+  const ShapedArray type({2, 3, 1, 8}, f32);
+  const ClosedJaxpr product = make_jaxpr([](Array q, Array k, Array v) {
+    return shmap::attention(q, k, v, {.scale = 0.375});
+  })(type, type, type);
+  EXPECT_EQ(to_string(extend::parse_jaxpr(to_string(product))), to_string(product));
   if (!locale.stands()) GTEST_SKIP() << "there is no such locale here, and localedef makes none";
 #ifdef SHMAP_TEST_PARSES_JSON
   profiler::Trace trace(path());

@@ -371,6 +371,12 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = sin a\n  in ( b ) } x", {"line 3, column 14"});
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = fused a\n  in ( b ) }",
           {"fused: an equation of it cannot be made"});
+  // A few bytes of text must not take a gigabyte to be checked.
+  refused("{ lambda a:f32[] .\n  let debug_print[fmt=\"{:>700000000}\"] a\n  in ( a ) }",
+          {"{:>700000000}", "at most 4096"});
+  refused(
+      "{ lambda a:f32[] .\n  let debug_print[fmt=\"{:.99999999999999999999f}\"] a\n  in ( a ) }",
+      {"at most 4096"});
   std::string deep;
   for (int k = 0; k < 300; ++k) deep += "{ lambda . let jit[jaxpr=";
   refused(deep.c_str(), {"nested no more than 100 deep"});

@@ -5,9 +5,17 @@
 #include <shmap/shmap.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/error_text.h"
 
@@ -109,6 +117,43 @@ TEST_F(Npz, TwoMembersOfOneNameAreRefused) {
   for (std::size_t at = 0; (at = twice.find("ab.npy", at)) != twice.npos;) twice[at + 1] = 'a';
   put(twice);
   test::expect_error<ValueError>([&] { load_npz(path()); }, {"member 'aa.npy' is there twice"});
+}
+
+// What could not be loaded is not saved.
+TEST_F(Npz, DirectoriesThatAreTooLargeAreRefused) {
+  std::map<std::string, Array> arrays;
+  const Array x = zeros({1});
+  for (int k = 0; k < 80; ++k) arrays[std::string(59'000, 'x') + std::to_string(k)] = x;
+  test::expect_error<ValueError>([&] { save_npz(path(), arrays); },
+                                 {"80 arrays", "4194304", "shorter names"});
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  arrays.erase(std::next(arrays.begin(), 70), arrays.end());
+  save_npz(path(), arrays);
+  EXPECT_EQ(load_npz(path()).size(), 70u);
+}
+
+// The buffers of dropped arrays are given back while operations are enqueued, under a lock that
+// operations take.
+TEST(FromMemory, ReleaseMayUseArrays) {
+  static std::vector<float> values(1 << 20, 1.f);
+  const Array one = ones({8});
+  static std::atomic<int> released;
+  released = 0;
+  constexpr int kArrays = 100;
+  for (int i = 0; i < kArrays; ++i) {
+    Array x = from_memory(std::span<const float>(values), {1 << 20}, [one] {
+      released += sum(one + 1.f).item<float>() == 16.f ? 1 : kArrays;
+    });
+    const Array y = x + 1.f;
+    x = Array();
+    (void)(ones({1 << 18}) * 3.f);
+  }
+  // Memory is taken back, once its tasks have ended, where other memory is allocated.
+  for (int i = 0; i < 20'000 && released < kArrays; ++i) {
+    (one + 1.f).block_until_ready();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(released, kArrays);
 }
 
 TEST(FromMemory, IsNotCopied) {

@@ -131,6 +131,19 @@ TEST_F(Checkpoint, KeepsTheLastOnes) {
                                  {"keep is 0: 1 or more is wanted"});
 }
 
+// An index with such a name could not be read, and with keep = 1 the good checkpoint before it
+// would be gone.
+TEST_F(Checkpoint, NamesThatAreNoTextAreRefused) {
+  save_checkpoint(dir(), std::map<std::string, Array>{{"w", full({4}, 1)}});
+  test::expect_error<ValueError>(
+      [&] {
+        save_checkpoint(dir(), std::map<std::string, Array>{{"w\xff", full({4}, 2)}});
+      },
+      {"save_checkpoint", "\\xff", "no UTF-8"});
+  const auto kept = load_checkpoint(dir(), std::map<std::string, Array>{{"w", zeros({4}, i32)}});
+  EXPECT_EQ(kept.at("w").to_vector<std::int32_t>()[0], 1);
+}
+
 TEST_F(Checkpoint, RefusesAnotherTree) {
   save_checkpoint(dir(), std::map<std::string, Array>{{"a", zeros({2, 3})}, {"b", ones({4})}});
   using Map = std::map<std::string, Array>;

@@ -324,6 +324,12 @@ TEST(Samplers, SayWhatIsWrong) {
   expect_error<ValueError>([&] { random::choice(key, 2, {3}, {.replace = false}); },
                            {"choice", "3 items", "of 2"});
   expect_error<ValueError>([&] { random::choice(key, zeros({0}), {1}); }, {"choice", "no items"});
+  for (const bool replace : {false, true}) {  // no items to choose, and none wanted
+    EXPECT_EQ(random::choice(key, zeros({0}), {0}, {.replace = replace, .p = zeros({0})}).size(),
+              0);
+    EXPECT_EQ(random::choice(key, 3, {2, 0}, {.replace = replace, .p = ones({3})}).shape(),
+              Shape({2, 0}));
+  }
   expect_error<ValueError>([&] { random::choice(key, 3, {1}, {.p = ones({2})}); },
                            {"choice", "f32[2]", "3 items"});
   expect_error<ValueError>(

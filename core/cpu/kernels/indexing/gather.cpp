@@ -206,11 +206,13 @@ Take take_of(int64_t run) {
   }
 }
 
-// True if slices begin at 4-byte words of a line whose indices fit in 32 bits.
+// True if slices begin at 4-byte words of a line whose indices, and whose extent, from which
+// negative indices count, fit in 32 bits.
 bool begin_at_words(const Gather& g, const Plan& p) {
   const int64_t dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
-  return stride % 4 == 0 && last >= 0 && last <= INT32_MAX / std::max<int64_t>(1, stride);
+  return stride % 4 == 0 && last >= 0 && last <= INT32_MAX / std::max<int64_t>(1, stride) &&
+         p.from_end[dim] <= INT32_MAX;
 }
 bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
   return g.itemsize == 4 && lines.run == 4 && begin_at_words(g, p);
