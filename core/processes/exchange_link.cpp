@@ -196,10 +196,13 @@ bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedExchanges& en
       break;
     }
     --active.copies;
+    // Of one source the work may read some parcels in place while others are copied: the source is
+    // given back once, after the later of the two.
     for (Active::Source& source : active.sources) {
-      if (copy.peer == kWork ? active.copies == 0 && source.read_in_place
-                             : source.peer == copy.peer && --source.copies == 0)
-        give_back(active, source.peer);
+      const bool last = copy.peer == kWork ? active.copies == 0 && source.read_in_place
+                                           : source.peer == copy.peer && --source.copies == 0 &&
+                                                 !source.read_in_place;
+      if (last) give_back(active, source.peer);
     }
     conclude(active, ended);
   }

@@ -196,8 +196,12 @@ void Exchanges::handle(int from, const Message& message) {
       return;
     }
     case Kind::taken:
-      if (Active* active = active_.find({header.space, header.number, header.round}))
-        --active->lent;
+      if (Active* active = active_.find({header.space, header.number, header.round});
+          active != nullptr && --active->lent < 0)
+        fail(peers_.text(from) + " has given back what it was not lent, in collective number " +
+                 std::to_string(active->place.number) + " of the mesh, " +
+                 active->exchange->label.text() + "; please report the program",
+             true);
       return;
     case Kind::leave: {
       left_[static_cast<std::size_t>(from)] = 1;

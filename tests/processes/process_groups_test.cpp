@@ -1,6 +1,6 @@
 // Collectives over groups of devices that lie in several processes, each with other numbers of
 // their blocks: in layouts in which one process has all blocks of a group, or all values of a row,
-// and others do not (tests/CMakeLists.txt runs it also as 3 x 2 and 3 x 3).
+// and others do not (tests/CMakeLists.txt runs it also as 3 x 2, 3 x 3, 3 x 4 and 2 x 6).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -159,6 +159,27 @@ TEST(ProcessGroups, OneOfThreeProcessesHasAllValues) {
     SCOPED_TRACE(count);
     const auto in = some_blocks<float>(count);
     expect_in_groups(in, with_equal_rows(grid, in, {}));
+  }
+}
+
+// Groups that lie differently over the processes: in one exchange a process reads the blocks of one
+// group in the memory of another process, and copies those of another group.
+TEST(ProcessGroups, OfOneProcessSomeBlocksAreReadInPlaceAndOthersCopied) {
+  if (device_count() != 12) GTEST_SKIP() << "takes twelve devices";
+  const Groups groups = process_count() == 2 ? Groups{{0, 1, 6, 7}, {2, 8, 9, 10}, {3, 4, 5, 11}}
+                                             : Groups{{0, 1, 4, 8}, {2, 3, 5, 6}, {7, 9, 10, 11}};
+  for (const std::int64_t count : {40'000, 65'536}) {
+    SCOPED_TRACE(count);
+    const auto in = some_blocks<float>(count);
+    expect_in_groups(
+        in, {line(), "i", groups, [](Array b) { return b; }, in, [](std::size_t p) { return p; },
+             [&](std::size_t p) {
+               for (const std::vector<int>& group : groups) {
+                 if (std::find(group.begin(), group.end(), static_cast<int>(p)) != group.end())
+                   return std::vector<std::size_t>(group.begin(), group.end());
+               }
+               return std::vector<std::size_t>();
+             }});
   }
 }
 
