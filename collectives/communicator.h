@@ -18,6 +18,7 @@ struct GroupBlocks {
   std::span<const Block> in;         // by local position
   std::span<Block> out;              // to be set, by local position; equal values may share a block
   std::int64_t in_bytes, out_bytes;  // of one block
+  DType dtype;                       // of the operand
   const Primitive& primitive;
   SourceLine source;
   std::uint64_t number;  // the step's number, as in OpSite
@@ -89,7 +90,8 @@ constexpr bool needs_access(CollectiveKind kind) {
   return kReach[static_cast<int>(kind)] == kernels;
 }
 
-// The values that must be equal in all processes besides kind, bytes and ranks, as one number.
+// The values that must be equal in all processes besides kind, dtype, bytes and ranks, as one
+// number.
 inline std::uint64_t code_of(Reduction op, DType dtype) {
   return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }

@@ -395,25 +395,25 @@ class Moves : public LocalWork {
 // another order two processes could each wait for the number that the other has not begun.
 void AcrossProcesses::all_gather(const GroupBlocks& g, const Interleaved& parts) {
   AllGather work(g, parts);
-  CrossCall call(g, CollectiveKind::all_gather, code_of(parts), "");
+  CrossCall call(g, CollectiveKind::all_gather, code_of(parts));
   work.run(call);
 }
 
 void AcrossProcesses::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
   AllToAll work(g, exchange);
-  CrossCall call(g, CollectiveKind::all_to_all, code_of(exchange), "");
+  CrossCall call(g, CollectiveKind::all_to_all, code_of(exchange));
   work.run(call);
 }
 
 void AcrossProcesses::permute(const GroupBlocks& g, std::span<const int> source) {
   Moves work(g);
-  CrossCall call(g, CollectiveKind::permute, 0, "", source);
+  CrossCall call(g, CollectiveKind::permute, 0, source);
   work.permute(call, source);
 }
 
 void AcrossProcesses::broadcast(const GroupBlocks& g, std::uint32_t rank) {
   Moves work(g);
-  CrossCall call(g, CollectiveKind::broadcast, rank, "");
+  CrossCall call(g, CollectiveKind::broadcast, rank);
   work.broadcast(call, rank);
 }
 

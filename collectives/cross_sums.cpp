@@ -483,15 +483,14 @@ class ReduceScatterCall : public SumCall {
 // taken.
 void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   AllReduce work(g, op, dtype);
-  CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));
+  CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype));
   work.run(call);
 }
 
 void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& layout, Reduction op,
                                      DType dtype) {
   ReduceScatterCall work(g, layout, op, dtype);
-  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(layout),
-                 short_name(dtype));
+  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(layout));
   work.run(call);
 }
 

@@ -140,8 +140,8 @@ void add_once(std::vector<Buffer*>& list, std::vector<BufferRef>& held, const Bl
 
 }  // namespace
 
-CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
-                     const char* dtype, std::span<const int> extra)
+CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
+                     std::span<const int> extra)
     : blocks_(blocks), captured_(capturing()) {
   const std::uint32_t divergent = divergent_axes(blocks.mesh);
   space_ = number_space(blocks.mesh, divergent);
@@ -149,14 +149,15 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
   HashText check;
   check.add(blocks.primitive.name)
       .add(static_cast<std::uint64_t>(kind))
-      .add(dtype_and_op)
+      .add(static_cast<std::uint64_t>(blocks.dtype))
+      .add(code)
       .add(static_cast<std::uint64_t>(blocks.in_bytes))
       .add(static_cast<std::uint64_t>(blocks.out_bytes))
       .add(blocks.cliques.cross->key);
   for (const int e : extra) check.add(static_cast<std::uint64_t>(e));
   check_ = check.value();
-  label_.set(blocks.primitive.name, blocks.cliques.cross->axes, dtype, blocks.source.file,
-             static_cast<std::uint32_t>(blocks.source.line), blocks.in_bytes);
+  label_.set(blocks.primitive.name, blocks.cliques.cross->axes, short_name(blocks.dtype),
+             blocks.source.file, static_cast<std::uint32_t>(blocks.source.line), blocks.in_bytes);
 }
 
 void CrossCall::Round::send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes) {

@@ -26,9 +26,10 @@ class RoundWork : public ParcelWork {
 class CrossCall {
  public:
   // Takes the collective's number: the caller holds the submit mutex, until all is enqueued.
-  // `extra`: further numbers that must be equal in all processes, as a permutation.
-  CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
-            const char* dtype, std::span<const int> extra = {});
+  // code: of the verb's arguments (code_of). `extra`: further numbers that must be equal in all
+  // processes, as a permutation.
+  CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
+            std::span<const int> extra = {});
 
   // The parcels of one exchange, in the order that sender and receiver share.
   struct Round {

@@ -16,6 +16,7 @@ inline GroupBlocks group_blocks(const GroupCall& call, const Axes& axes, const G
           call.out[0]->blocks(),
           in.nbytes(),
           out.nbytes(),
+          in.dtype(),
           call.primitive,
           call.source,
           call.number};

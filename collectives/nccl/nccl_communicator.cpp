@@ -70,8 +70,7 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
 // (call_roll).
 struct Roll {
   CollectiveKind kind;
-  std::uint64_t dtype_and_op;
-  const char* dtype = "";
+  std::uint64_t code;
   std::span<const int> extra = {};
 };
 
@@ -81,7 +80,7 @@ struct Roll {
 template <class Each>
 void each_clique(const GroupBlocks& g, const Roll& roll, Each each) {
   std::lock_guard lock(g.mesh.backend().submit_mutex());
-  call_roll(g, roll.kind, roll.dtype_and_op, roll.dtype, roll.extra);
+  call_roll(g, roll.kind, roll.code, roll.extra);
   const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
   comms->check();
   for (const Clique& clique : g.cliques.cliques) {
@@ -188,7 +187,7 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(
-      g, {CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype)},
+      g, {CollectiveKind::all_reduce, code_of(op, dtype)},
       [&](const Clique& clique, const Ref<CommSet>& comms) {
         GroupTask task(g, clique, comms);
         if (!add_all(g, clique, task)) return;
@@ -216,7 +215,7 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
-  each_clique(g, {CollectiveKind::all_gather, code_of(parts), ""},
+  each_clique(g, {CollectiveKind::all_gather, code_of(parts)},
               [&](const Clique& clique, const Ref<CommSet>& comms) {
                 GroupTask task(g, clique, comms);
                 if (!add_all(g, clique, task)) return;
@@ -247,9 +246,7 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(
-      g,
-      {CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
-       short_name(dtype)},
+      g, {CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts)},
       [&](const Clique& clique, const Ref<CommSet>& comms) {
         GroupTask task(g, clique, comms);
         if (!add_all(g, clique, task)) return;
@@ -290,7 +287,7 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
   const bool packs = !is_dense(exchange.box, exchange.box.src_stride);
   const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
   each_clique(
-      g, {CollectiveKind::all_to_all, code_of(exchange), ""},
+      g, {CollectiveKind::all_to_all, code_of(exchange)},
       [&](const Clique& clique, const Ref<CommSet>& comms) {
         GroupTask task(g, clique, comms);
         if (!add_all(g, clique, task)) return;
@@ -336,7 +333,7 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
   struct Peers {
     int from, to;  // -1: none
   };
-  each_clique(g, {CollectiveKind::permute, 0, "", source},
+  each_clique(g, {CollectiveKind::permute, 0, source},
               [&](const Clique& clique, const Ref<CommSet>& comms) {
                 GroupTask task(g, clique, comms);
                 std::vector<Peers> peers;
@@ -383,7 +380,7 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
 
 // The source rank's result is its operand.
 void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
-  each_clique(g, {CollectiveKind::broadcast, root, ""},
+  each_clique(g, {CollectiveKind::broadcast, root},
               [&](const Clique& clique, const Ref<CommSet>& comms) {
                 GroupTask task(g, clique, comms);
                 for (std::uint32_t r = 0; r < clique.size(); ++r) {

@@ -65,10 +65,10 @@ class CapturedRollCall final : public cuda::GraphResource {
 
 }  // namespace
 
-void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
-               const char* dtype, std::span<const int> extra) {
+void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
+               std::span<const int> extra) {
   if (blocks.cliques.cross == nullptr) return;
-  const CrossCall call(blocks, kind, dtype_and_op, dtype, extra);
+  const CrossCall call(blocks, kind, code, extra);
   if (call.captured()) {
     cuda::keep_with_graph(make_ref<CapturedRollCall>(call.roll_call()));
   } else {

@@ -17,8 +17,8 @@ namespace shmap::nccl {
 // nothing if the call's cliques do not span processes. The arguments are those of CrossCall. A
 // process that does something else, is late, stopped or gone is a failure of the job, as for
 // collectives among CPUs, and aborts NCCL's work.
-void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
-               const char* dtype, std::span<const int> extra = {});
+void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
+               std::span<const int> extra = {});
 // Notes that this thread has enqueued a part of the call for which it called the roll last: the
 // task of that number in the queue.
 void note_enqueued(cuda::Queue& queue, std::uint64_t number);

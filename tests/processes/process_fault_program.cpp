@@ -248,6 +248,15 @@ int run(const std::string& fault, bool replays) {
         return ppermute(b, "i", {{0, 1}, {1, 0}});
       },
       mesh, {P("i")}, P("i"));
+  // The collectives that copy: the last word of the fault names one.
+  const auto copied = shard_map(
+      [&](Array b) {
+        if (fault == "dtype_gather") return all_gather(b, "i", {.axis = 0, .tiled = true});
+        if (fault == "dtype_exchange") return all_to_all(b, "i", 0, 0, {.tiled = true});
+        if (fault == "dtype_broadcast") return pbroadcast(broadcast_from(b, "i", 0), "i");
+        return ppermute(b, "i", ring_permutation("i", 1));
+      },
+      mesh, {P("i")}, P("i"));
   // Around all devices, by so many.
   const auto turn = [&](int by) {
     return shard_map([=](Array b) { return ppermute(b, "i", ring_permutation("i", by)); }, mesh,
@@ -330,6 +339,8 @@ int run(const std::string& fault, bool replays) {
       shard_map([=](Array b) { return psum(b, both); }, made, {P(both)}, P())(x)
           .block_until_ready();
     }
+    if (fault.starts_with("dtype_") && step == steps / 2)
+      copied(ones({n * each}, here ? i32 : f32)).block_until_ready();
     if (fault.starts_with("axes")) {
       // axes_early: each message about it comes before its receiver has begun.
       if (fault == "axes_early" && step == steps / 2 && process_index() < 2)

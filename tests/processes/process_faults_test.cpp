@@ -164,6 +164,18 @@ TEST_F(ProcessFaults, OneThatDoesSomethingElse) {
   }
 }
 
+// Data that is only copied has as many bytes in either dtype.
+TEST_F(ProcessFaults, OneThatCopiesAnotherDtype) {
+  for (const char* fault :
+       {"dtype_gather", "dtype_exchange", "dtype_broadcast", "dtype_permutation"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("out of step"), kNamesTheFirst, HasSubstr(" of i32, "),
+                                HasSubstr(" of f32, "), HasSubstr("process_fault_program.cpp:")));
+  }
+}
+
 // Also listeners that listen only after the job has failed.
 TEST_F(ProcessFaults, EachListenerIsToldOnce) {
   EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));
