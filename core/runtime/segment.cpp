@@ -152,7 +152,9 @@ bool Segment::has_same_addresses(const Executable& e, std::size_t input) const {
                     e.key.begin() + at);
 }
 
+// The collectives of a graph count in the space of the divergence in which it was captured.
 bool Segment::serves(const Executable& e, const std::vector<Array>& inputs) const {
+  if (e.numbers != 0 && e.divergent != divergent_) return false;
   if (!e.with_fixed) return e.key == key_;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!(fixed_.has(i) ? fixed_.fit(i, inputs[i]) : has_same_addresses(e, i))) return false;
@@ -384,6 +386,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   }
   captured_graphs.fetch_add(1);
   made->key = key_;
+  made->divergent = divergent_;
   made->with_fixed = &into == &with_fixed_;
   made->donated = given;
   return keep(into, std::move(made));
@@ -411,8 +414,7 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
       detail::collect_waits({}, outputs, waits);
     }
     const std::uint64_t first =
-        executable.numbers == 0 ? 0
-                                : take_numbers(mesh_, divergent_axes(mesh_), executable.numbers);
+        executable.numbers == 0 ? 0 : take_numbers(mesh_, divergent_, executable.numbers);
     const Event event = executable.graph->launch(waits.data, waits.order, first);
     writes.insert(writes.end(), outputs.begin(), outputs.end());
     // Launches over one slab are ordered by their streams; the slab's memory is returned after the
@@ -467,6 +469,7 @@ void Segment::run(std::vector<Array>& values) {
   }
   const std::vector<bool>& given = donated_.find(inputs, last_in_, sets_);
   make_key(inputs, given);
+  divergent_ = divergent_axes(mesh_);
   Executable* executable = find(executables_, inputs);
   if (!executable) {
     executable = executables_.size() < kMaxExecutables
