@@ -304,30 +304,38 @@ class Moves : public LocalWork {
         }
       }
     }
-    count_sent(round);
-    call.enqueue(std::move(round));
-    for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
-      const Class& c = cross_.classes[i];
-      for (const std::uint32_t s : c.targets) {
-        const CliqueTable::Target& target = table_.targets[s];
-        for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count;
-             ++k) {
-          const int q = source[table_.rank_blocks[k].rank];
-          if (q < 0) {
-            results[k] = zeros(s);
-            continue;
+    // Calls visit(target, the block that becomes its result k, or null for zeros, k).
+    const auto for_results = [&](const auto& visit) {
+      for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
+        const Class& c = cross_.classes[i];
+        for (const std::uint32_t s : c.targets) {
+          const CliqueTable::Target& target = table_.targets[s];
+          for (std::uint32_t k = target.first_block; k < target.first_block + target.block_count;
+               ++k) {
+            const int q = source[table_.rank_blocks[k].rank];
+            const auto rank = static_cast<std::uint32_t>(q);
+            visit(s,
+                  q < 0                         ? nullptr
+                  : c.local[rank] != kElsewhere ? &local_block(c, s, rank)
+                                                : &come[i][rank],
+                  k);
           }
-          const auto rank = static_cast<std::uint32_t>(q);
-          results[k] =
-              here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : come[i][rank]);
         }
       }
-    }
+    };
+    for_results([&](std::uint32_t s, const Block* from, std::uint32_t k) {
+      results[k] = from == nullptr ? zeros(s) : place_for(s, *from);
+    });
+    count_sent(round);
+    call.enqueue(std::move(round));
+    for_results([&](std::uint32_t s, const Block* from, std::uint32_t k) {
+      if (from != nullptr) bring(s, *from, results[k]);
+    });
     give_rank_blocks(table_, results, g_.out);
   }
 
   void broadcast(CrossCall& call, std::uint32_t rank) {
-    std::vector<Block> results(table_.targets.size());
+    std::vector<Block> results(table_.targets.size()), from(table_.targets.size());
     Round round;
     for (const Class& c : cross_.classes) {
       Block block;
@@ -339,14 +347,14 @@ class Moves : public LocalWork {
         block = fresh(c.targets.front(), g_.out_bytes);
         if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
       }
-      for (const std::uint32_t s : c.targets) results[s] = block;
+      for (const std::uint32_t s : c.targets) {
+        from[s] = c.local[rank] != kElsewhere ? local_block(c, s, rank) : block;
+        results[s] = place_for(s, from[s]);
+      }
     }
     count_sent(round);
     call.enqueue(std::move(round));
-    for (const Class& c : cross_.classes) {
-      for (const std::uint32_t s : c.targets)
-        results[s] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : results[s]);
-    }
+    for (std::uint32_t s = 0; s < results.size(); ++s) bring(s, from[s], results[s]);
     give_results(table_, results, g_.out);
   }
 
@@ -360,12 +368,14 @@ class Moves : public LocalWork {
     return g_.in[member != kElsewhere ? member : c.local[rank]];
   }
 
-  // `from` itself, or a copy of it if it is in another memory space.
-  Block here(std::uint32_t target, const Block& from) const {
+  // `from` itself, or memory for a copy of it if it is in another memory space: all memory is there
+  // before the round is enqueued, after which nothing may fail.
+  Block place_for(std::uint32_t target, const Block& from) const {
     if (&from.buffer->space() == table_.targets[target].space) return from;
-    Block to = fresh(target, g_.out_bytes);
-    if (g_.out_bytes != 0) copy(target, from, to);
-    return to;
+    return fresh(target, g_.out_bytes);
+  }
+  void bring(std::uint32_t target, const Block& from, Block& to) const {
+    if (from.buffer.get() != to.buffer.get() && g_.out_bytes != 0) copy(target, from, to);
   }
 
   Block zeros(std::uint32_t target) {
@@ -396,25 +406,25 @@ class Moves : public LocalWork {
 void AcrossProcesses::all_gather(const GroupBlocks& g, const Interleaved& parts) {
   AllGather work(g, parts);
   CrossCall call(g, CollectiveKind::all_gather, code_of(parts));
-  work.run(call);
+  call.perform([&] { work.run(call); });
 }
 
 void AcrossProcesses::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
   AllToAll work(g, exchange);
   CrossCall call(g, CollectiveKind::all_to_all, code_of(exchange));
-  work.run(call);
+  call.perform([&] { work.run(call); });
 }
 
 void AcrossProcesses::permute(const GroupBlocks& g, std::span<const int> source) {
   Moves work(g);
   CrossCall call(g, CollectiveKind::permute, 0, source);
-  work.permute(call, source);
+  call.perform([&] { work.permute(call, source); });
 }
 
 void AcrossProcesses::broadcast(const GroupBlocks& g, std::uint32_t rank) {
   Moves work(g);
   CrossCall call(g, CollectiveKind::broadcast, rank);
-  work.broadcast(call, rank);
+  call.perform([&] { work.broadcast(call, rank); });
 }
 
 }  // namespace shmap

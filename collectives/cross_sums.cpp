@@ -484,14 +484,14 @@ class ReduceScatterCall : public SumCall {
 void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   AllReduce work(g, op, dtype);
   CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype));
-  work.run(call);
+  call.perform([&] { work.run(call); });
 }
 
 void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& layout, Reduction op,
                                      DType dtype) {
   ReduceScatterCall work(g, layout, op, dtype);
   CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(layout));
-  work.run(call);
+  call.perform([&] { work.run(call); });
 }
 
 }  // namespace shmap

@@ -142,10 +142,10 @@ void add_once(std::vector<Buffer*>& list, std::vector<BufferRef>& held, const Bl
 
 CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
                      std::span<const int> extra)
-    : blocks_(blocks), captured_(capturing()) {
-  const std::uint32_t divergent = divergent_axes(blocks.mesh);
-  space_ = number_space(blocks.mesh, divergent);
-  number_ = captured_ ? captured_numbers()++ : take_numbers(blocks.mesh, divergent, 1);
+    : blocks_(blocks),
+      captured_(capturing()),
+      divergent_(divergent_axes(blocks.mesh)),
+      space_(number_space(blocks.mesh, divergent_)) {
   HashText check;
   check.add(blocks.primitive.name)
       .add(static_cast<std::uint64_t>(kind))
@@ -158,6 +158,19 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
   check_ = check.value();
   label_.set(blocks.primitive.name, blocks.cliques.cross->axes, short_name(blocks.dtype),
              blocks.source.file, static_cast<std::uint32_t>(blocks.source.line), blocks.in_bytes);
+}
+
+void CrossCall::take_number() {
+  if (std::exchange(numbered_, true)) return;
+  number_ = captured_ ? captured_numbers()++ : take_numbers(blocks_.mesh, divergent_, 1);
+}
+
+void CrossCall::give_up(const char* why) {
+  if (captured_ || !numbered_) return;
+  if (!enqueued_) return give_numbers_back(blocks_.mesh, divergent_, number_);
+  Processes& job = *Processes::joined();
+  job.exchanges().report(job.peers().text(job.rank()) + " cannot go on with collective number " +
+                         std::to_string(number_) + " of the mesh, " + label_.text() + ": " + why);
 }
 
 void CrossCall::Round::send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes) {
@@ -200,7 +213,8 @@ ProcessExchange CrossCall::empty_exchange(std::uint32_t round) const {
   return exchange;
 }
 
-ProcessExchange CrossCall::roll_call() const {
+ProcessExchange CrossCall::roll_call() {
+  take_number();
   ProcessExchange exchange = empty_exchange(0);
   for (const int process : blocks_.cliques.cross->partners) {
     exchange.sends.push_back({process, nullptr, 0});
@@ -210,6 +224,7 @@ ProcessExchange CrossCall::roll_call() const {
 }
 
 void CrossCall::enqueue(Round round) {
+  take_number();
   const std::uint32_t index = rounds_++;
   if (round.sends.empty() && round.receives.empty()) {
     // Nothing would do the work, and nobody would notice: its results would have no values.
@@ -259,6 +274,7 @@ void CrossCall::enqueue(Round round) {
     };
   }
   const Event event = device.comm->enqueue(task, waits.data, waits.order);
+  enqueued_ = true;
   if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
 }
 

@@ -25,7 +25,7 @@ class RoundWork : public ParcelWork {
 // One collective between processes, as each of these processes performs it.
 class CrossCall {
  public:
-  // Takes the collective's number: the caller holds the submit mutex, until all is enqueued.
+  // The caller holds the submit mutex, until all is enqueued.
   // code: of the verb's arguments (code_of). `extra`: further numbers that must be equal in all
   // processes, as a permutation.
   CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
@@ -51,23 +51,42 @@ class CrossCall {
     void work_writes(const Block& block);
   };
   // Enqueues an exchange; does nothing where it has no parcels. Error where it has work, or copies,
-  // and no parcels. The caller holds the submit mutex.
+  // and no parcels. The first call takes the collective's number. Called by the function that
+  // perform() calls.
   void enqueue(Round round);
+  // Calls run(), which allocates the collective's memory and enqueues its rounds, and may throw. If
+  // no round has been enqueued by then, the others do not know of this call: its number is that of
+  // the next one. Otherwise they wait for the rest, and the exception is a failure of the job.
+  template <class Run>
+  void perform(const Run& run) {
+    try {
+      run();
+    } catch (const std::exception& e) {
+      give_up(e.what());
+      throw;
+    }
+  }
 
-  // For collectives whose data a library moves: an exchange without parcels, by which the processes
-  // of this process's cliques tell each other which collective they have reached.
-  ProcessExchange roll_call() const;
+  // For collectives whose data a library moves: takes the collective's number, and returns an
+  // exchange without parcels, by which the processes of this process's cliques tell each other
+  // which collective they have reached.
+  ProcessExchange roll_call();
   bool captured() const { return captured_; }
 
  private:
+  void take_number();
+  void give_up(const char* why);
   // An exchange of the collective in that round, without parcels.
   ProcessExchange empty_exchange(std::uint32_t round) const;
 
   const GroupBlocks& blocks_;
   bool captured_;
-  std::uint64_t space_ = 0;
+  const std::uint32_t divergent_;
+  const std::uint64_t space_;
+  bool numbered_ = false;
   std::uint64_t number_ = 0;  // the collective's number on its mesh; in a capture, counted from 0
   std::uint32_t rounds_ = 0;
+  bool enqueued_ = false;  // a round with parcels
   std::uint64_t check_;
   const ProgramMark program_ = current_program();
   ExchangeLabel label_;

@@ -68,7 +68,7 @@ class CapturedRollCall final : public cuda::GraphResource {
 void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
                std::span<const int> extra) {
   if (blocks.cliques.cross == nullptr) return;
-  const CrossCall call(blocks, kind, code, extra);
+  CrossCall call(blocks, kind, code, extra);
   if (call.captured()) {
     cuda::keep_with_graph(make_ref<CapturedRollCall>(call.roll_call()));
   } else {

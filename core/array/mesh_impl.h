@@ -80,6 +80,11 @@ class MeshImpl {
   std::uint64_t take_numbers(std::uint64_t count) const {
     return numbers_.fetch_add(count, std::memory_order_relaxed);
   }
+  // Undoes the latest take_numbers, which returned `first`: nothing has been sent under these
+  // numbers. The caller has held the submit mutex since then.
+  void give_numbers_back(std::uint64_t first) const {
+    numbers_.store(first, std::memory_order_relaxed);
+  }
 
  private:
   MeshImpl(const AxisEnv* env, NdArray<Device> devices);

@@ -10,6 +10,19 @@
 #include "core/ir/trace.h"
 
 namespace shmap {
+namespace {
+
+// The next number of a mesh's processes that count together under a divergence.
+struct Divergent {
+  std::mutex mutex;
+  std::map<std::pair<const detail::MeshImpl*, std::uint32_t>, std::uint64_t> next;
+};
+Divergent& divergent_numbers() {
+  static auto* all = new Divergent();
+  return *all;
+}
+
+}  // namespace
 
 std::uint32_t divergent_axes(const detail::MeshImpl& mesh) {
   std::uint32_t axes = 0;
@@ -30,12 +43,17 @@ std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint32_t divergent
       report_begun(mesh);
     return first;
   }
-  static std::mutex mutex;
-  static auto* next =
-      new std::map<std::pair<const detail::MeshImpl*, std::uint32_t>, std::uint64_t>();
-  std::lock_guard lock(mutex);
-  std::uint64_t& at = (*next)[{&mesh, divergent}];
+  Divergent& numbers = divergent_numbers();
+  std::lock_guard lock(numbers.mutex);
+  std::uint64_t& at = numbers.next[{&mesh, divergent}];
   return std::exchange(at, at + count);
+}
+
+void give_numbers_back(const detail::MeshImpl& mesh, std::uint32_t divergent, std::uint64_t first) {
+  if (divergent == 0) return mesh.give_numbers_back(first);
+  Divergent& numbers = divergent_numbers();
+  std::lock_guard lock(numbers.mutex);
+  numbers.next[{&mesh, divergent}] = first;
 }
 
 }  // namespace shmap

@@ -19,6 +19,8 @@ std::uint32_t divergent_axes(const detail::MeshImpl& mesh);
 std::uint64_t number_space(const detail::MeshImpl& mesh, std::uint32_t divergent);
 std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint32_t divergent,
                            std::uint64_t count);
+// MeshImpl::give_numbers_back.
+void give_numbers_back(const detail::MeshImpl& mesh, std::uint32_t divergent, std::uint64_t first);
 
 inline std::uint64_t& captured_numbers() noexcept {
   static thread_local std::uint64_t count = 0;

@@ -415,7 +415,14 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     }
     const std::uint64_t first =
         executable.numbers == 0 ? 0 : take_numbers(mesh_, divergent_, executable.numbers);
-    const Event event = executable.graph->launch(waits.data, waits.order, first);
+    const Event event = [&] {
+      try {
+        return executable.graph->launch(waits.data, waits.order, first);
+      } catch (...) {  // nothing was launched
+        if (executable.numbers != 0) give_numbers_back(mesh_, divergent_, first);
+        throw;
+      }
+    }();
     writes.insert(writes.end(), outputs.begin(), outputs.end());
     // Launches over one slab are ordered by their streams; the slab's memory is returned after the
     // last launch.

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/base/fault.h"
 #include "shmap/shmap.h"
 #include "tests/processes/expected_blocks.h"
 #include "tests/support/device_grids.h"
@@ -287,6 +289,61 @@ TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
         },
         sum_bound(in));
   }
+}
+
+// In one process an allocation of a collective fails, each in turn. Called again, the collective is
+// the one that the others wait for.
+TEST(ProcessCollectives, CalledAgainAfterOutOfMemory) {
+  if (on_gpus()) GTEST_SKIP() << "NCCL's work has begun by then";
+  const Grid grid = line();
+  const std::int64_t n = device_count();
+  const std::vector<std::function<Array(Array)>> verbs = {
+      [](Array b) { return psum(b, "i"); },
+      [](Array b) { return psum_scatter(b, "i", {.tiled = true}); },
+      [](Array b) { return all_gather(b, "i", {.axis = 0, .tiled = true}); },
+      [](Array b) { return all_to_all(b, "i", 0, 0, {.tiled = true}); },
+      [n](Array b) {
+        return ppermute(b, "i", {{0, static_cast<int>(n) - 1}});
+      },
+      [](Array b) { return broadcast_from(b, "i", 1); }};
+  int caught = 0;
+  const auto values = [](const Array& y) {
+    std::vector<std::vector<float>> all;
+    for (const Shard& shard : y.addressable_shards()) all.push_back(shard.data.to_vector<float>());
+    return all;
+  };
+  for (std::size_t v = 0; v < verbs.size(); ++v) {
+    for (const std::int64_t each : {8, 16'000}) {
+      const Array x = device_put(arange(n * each), NamedSharding(grid.mesh, P("i")));
+      const auto f = shard_map(
+          [&](Array b) {
+            const Array y = verbs[v](b);
+            return y.vma().empty() ? pbroadcast(y, "i") : y;
+          },
+          grid.mesh, {P("i")}, P("i"));
+      const auto want = values(f(x));
+      for (int nth = 1; nth <= 6; ++nth) {
+        SCOPED_TRACE("verb " + std::to_string(v) + ", " + std::to_string(each) +
+                     " elements, allocation " + std::to_string(nth));
+        Array y;
+        {
+          const fault::Scoped one(process_index() == process_count() - 1
+                                      ? "allocate#" + std::to_string(nth) + ":oom"
+                                      : "");
+          for (bool done = false; !done;) {
+            try {
+              y = f(x);
+              done = true;
+            } catch (const OutOfMemory&) {
+              ++caught;
+            }
+          }
+        }
+        EXPECT_EQ(values(y), want);
+      }
+    }
+  }
+  EXPECT_EQ(caught > 0, process_index() == process_count() - 1);
 }
 
 }  // namespace
