@@ -48,6 +48,7 @@ class ExchangeTask final : public ExchangeEnd {
       reached_ = !Processes::joined()->exchanges().attempt(exchange_, *attempt_);
       return !reached_;
     } catch (...) {
+      tell_others(std::current_exception());
       rethrow_from(site_);
     }
   }
@@ -62,8 +63,15 @@ class ExchangeTask final : public ExchangeEnd {
       end_ = context.end;
       exchanges.start(exchange_, *this, attempt_.get());  // *this may be destroyed during this call
     } catch (...) {
+      tell_others(std::current_exception());
       rethrow_from(site_);
     }
+  }
+
+  // The task is not run, since what the exchange sends could not be computed.
+  void skip(std::uint64_t ticket, const std::exception_ptr& error) noexcept {
+    if (captured_) exchange_.number = ticket + offset_;
+    tell_others(error);
   }
 
   std::string text() const { return describe(site_.op) + at_line(site_.op.source); }
@@ -72,6 +80,22 @@ class ExchangeTask final : public ExchangeEnd {
   void reach(const TaskContext& context) {
     reach_collective(site_, 0);
     if (captured_) exchange_.number = context.ticket + offset_;
+  }
+
+  // No effect after a failure of the job, which the others know.
+  void tell_others(const std::exception_ptr& error) const noexcept {
+    try {
+      try {
+        std::rethrow_exception(error);
+      } catch (const std::exception& e) {
+        Processes::joined()->exchanges().skip(exchange_, e.what());
+      } catch (...) {
+        Processes::joined()->exchanges().skip(exchange_,
+                                              "an exception that is not a std::exception");
+      }
+    } catch (...) {
+      return;  // no memory for the text: the others see this process as late
+    }
   }
 
   void exchanged(std::exception_ptr error) noexcept override {
@@ -263,6 +287,9 @@ void CrossCall::enqueue(Round round) {
   task.later = true;
   task.run = [](void* args, const TaskContext& context) {
     static_cast<ExchangeTask*>(args)->run(context);
+  };
+  task.skip = [](void* args, std::uint64_t ticket, const std::exception_ptr& error) noexcept {
+    static_cast<ExchangeTask*>(args)->skip(ticket, error);
   };
   task.drop = [](void* args) noexcept { delete static_cast<ExchangeTask*>(args); };
   task.describe = [](const void* args) { return static_cast<const ExchangeTask*>(args)->text(); };

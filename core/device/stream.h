@@ -59,6 +59,12 @@ struct Task {
   // `run` only starts the work, and context.end ends the task. Where context.end is null, or where
   // run throws, the task ends as others do. Only for tasks of one part.
   bool later = false;
+  // For a task with `later`: called once in place of `run` where the task is not run, because
+  // something that it waits for has failed with `error`, or an earlier task of the launch of its
+  // graph. ticket: as in TaskContext. Any thread, perhaps with the submit mutex held; null: nobody
+  // needs to know.
+  void (*skip)(void* args, std::uint64_t ticket,
+               const std::exception_ptr& error) noexcept = nullptr;
 
   // Joining two tasks. A task with `join` and `takes` reads the memory at `takes`, which an earlier
   // task of one part writes (`makes` of that task is the same address) and which no other task

@@ -264,6 +264,9 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
   std::unique_lock lock(mutex_, std::try_to_lock);
   // start() handles all unusual states, and has the fault points.
   if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_ || fault::armed()) return false;
+  if (!skipped_.empty() &&
+      skipped_.find({exchange.space, exchange.number, exchange.round}) != nullptr)
+    return false;
   bool ended = false;
   try {
     ended = make_attempt(lock, exchange, attempt);

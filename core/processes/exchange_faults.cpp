@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -96,6 +98,47 @@ void Exchanges::report(const std::string& text) noexcept {
   } catch (...) {
     return;  // no memory for the message: the others see it when this process ends
   }
+}
+
+void Exchanges::skip(const ProcessExchange& exchange, const std::string& why) noexcept {
+  try {
+    bool posted = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopped_ || !fault_.empty()) return;
+      std::set<int> partners;
+      for (const auto* parcels : {&exchange.sends, &exchange.receives})
+        for (const Parcel& parcel : *parcels) partners.insert(parcel.peer);
+      Header header;
+      header.space = exchange.space;
+      header.number = exchange.number;
+      header.round = exchange.round;
+      const std::string text =
+          peers_.text(peers_.self()) + " takes no part in collective number " +
+          std::to_string(exchange.number) + " of the mesh, " + exchange.label.text() +
+          ", since what it would send could not be computed there: " + why;
+      for (const int partner : partners) send_text(partner, Kind::skipped, header, text);
+      const Place place{exchange.space, exchange.number, exchange.round};
+      early_.erase(early_.lower_bound({place, -1}),
+                   early_.upper_bound({place, std::numeric_limits<int>::max()}));
+      skipped_.add_own(place, std::move(partners));
+      posted = !letters_.empty() || !outgoing_.empty();
+    }
+    if (!posted) return;
+    needs_looks_.store(true, std::memory_order_seq_cst);
+    wake_thread(Rest::sleep);
+  } catch (...) {
+    return;  // no memory, or a process is gone: the others see this process as late
+  }
+}
+
+void Exchanges::take_skip(int from, const Header& header, std::string why) {
+  const Place place{header.space, header.number, header.round};
+  if (active_.find(place) != nullptr) return fail(why, true);
+  // A process that only sent to that one, and has done so, needs nothing of it.
+  const ExchangeHistory* const history = histories_.find(place.space);
+  if (history != nullptr && history->find_done(place.number, place.round) != nullptr) return;
+  skipped_.add(place, from, std::move(why));
 }
 
 // Ends all exchanges, once nobody reads or writes their memory any more.

@@ -27,7 +27,8 @@ struct ExchangeMessage {
     answer,
     on_board,
     value,
-    mesh
+    mesh,
+    skipped
   };
 
   // The members up to and including `front` are the first cache line of a message in memory. Where

@@ -150,6 +150,7 @@ void Exchanges::match_or_keep(int from, const Message& message) {
                 true);
   }
   if (Active* active = active_.find(place)) return accept(*active, from, message);
+  if (skipped_.is_own(place)) return;  // the sender hears why
   const ExchangeHistory& history = histories_.of(header.space);
   if (const auto* done = history.find_done(header.number, header.round)) {
     return fail("the processes are out of step at collective number " +
@@ -227,6 +228,9 @@ void Exchanges::handle(int from, const Message& message) {
       return;
     case Kind::mesh:
       if (fault_.empty()) take_mesh(from, header, text());
+      return;
+    case Kind::skipped:
+      if (fault_.empty()) take_skip(from, header, text());
       return;
     case Kind::ask:
       return answer(from, header);

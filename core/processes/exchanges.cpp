@@ -111,6 +111,7 @@ void Exchanges::begin(Active& active, EndedExchanges& ended, Attempt* attempt) {
     active.sources.push_back(std::move(source));
   }
   active.awaited = active.sources.size();
+  if (const std::string* why = skipped_.find(active.place)) return fail(*why, true);
   const bool sent = attempt != nullptr && std::exchange(attempt->begun, false);
   if (sent) {
     for (std::size_t i = 0; i < active.sources.size(); ++i)

@@ -42,6 +42,7 @@
 #include "core/processes/peers.h"
 #include "core/processes/process_exchange.h"
 #include "core/processes/same_value.h"
+#include "core/processes/skipped_exchanges.h"
 #include "core/processes/value_reports.h"
 #include "core/processes/visible_calls.h"
 #include "core/processes/while_waiting.h"
@@ -72,6 +73,11 @@ class Exchanges {
   // True if these processes and this one read each other's shared heaps in place. All processes of
   // a node get the same answer for the same processes.
   bool read_in_place(std::span<const int> processes) const noexcept;
+
+  // In place of start(): this process cannot take part, since what it would send could not be
+  // computed, for the reason `why`. The partners that run the exchange would wait for it: to them
+  // this is a failure of the job. Where all leave it out, having failed alike, nothing happens.
+  void skip(const ProcessExchange& exchange, const std::string& why) noexcept;
 
   // Calls start(), and blocks until the exchange has ended; rethrows its error.
   void run(const ProcessExchange& exchange);
@@ -209,6 +215,7 @@ class Exchanges {
   bool senders_are_well(const Active& active);
   void take_value(int from, const Header& header, std::string what);
   void take_mesh(int from, const Header& header, std::string what);
+  void take_skip(int from, const Header& header, std::string why);
   void note_mesh(int process, const ReportedMesh& mesh, MeshUse use);
   void look_at_clocks();
   void look_at_peers();
@@ -251,6 +258,7 @@ class Exchanges {
   ExchangeHistories histories_;                   // attempts keep pointers to those of spaces
   ValueReports values_;
   MeshReports meshes_;
+  SkippedExchanges skipped_;
   LetterQueue letters_;  // of other kinds, and answers that something was taken
   std::deque<Copy> copies_;
   OutgoingTexts outgoing_;  // messages of other kinds

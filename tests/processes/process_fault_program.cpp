@@ -327,6 +327,20 @@ int run(const std::string& fault, bool replays) {
         (x * 2.f).block_until_ready();
       }
     }
+    if (fault.starts_with("failed_kernel") && step == steps / 2) {
+      const bool all = fault == "failed_kernel_in_all";
+      Array y;
+      {
+        const fault::Scoped throws(here || all ? "kernel:throw" : "");
+        y = x * 2.f;
+      }
+      try {
+        summed(y).block_until_ready();
+      } catch (const CollectiveError&) {
+        throw;
+      } catch (const Error&) {  // the kernel's own: caught here as everywhere
+      }
+    }
     if (fault.starts_with("mesh_") && step == steps / 2) {
       // One line, of which the faulty process makes another mesh.
       std::vector<Device> order = devices();

@@ -244,6 +244,26 @@ TEST_F(ProcessFaults, OneThatIsLate) {
   }
 }
 
+// The others need not wait for the timeout. Where all have the same failure, they may go on.
+TEST_F(ProcessFaults, OneWhoseKernelFails) {
+  if (!devices().starts_with("cpu")) GTEST_SKIP() << "a GPU on which a kernel fails is lost";
+  for (const char* fault : {"failed_kernel", "failed_kernel jit"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault, "20", "40");
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr("process 1 (pid "), HasSubstr("takes no part in collective number"),
+                      HasSubstr("psum"), HasSubstr("mul"), HasSubstr("injected"),
+                      HasSubstr("process_fault_program.cpp:"), Not(HasSubstr("Giving up"))));
+    EXPECT_LT(o.to_end, 15);
+  }
+  for (const char* fault : {"failed_kernel_in_all", "failed_kernel_in_all jit"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job_without_fault(fault);
+    EXPECT_EQ(o.status, 0) << o.output;
+  }
+}
+
 // The same if all data goes through memory that the processes share.
 TEST_F(ProcessFaults, WithSharedMemory) {
   setenv("SHMAP_SHARED_MEMORY", "1", 1);

@@ -216,7 +216,8 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
   while (Node* node = ready.pop()) {
     const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
     if (carrier->failure() != nullptr) {
-      finish(node, ready);  // a task that it waited for failed: it does not run
+      skip(*node, *carrier);  // a task that it waited for failed: it does not run
+      finish(node, ready);
     } else if (node->launched.get() != nullptr) {
       auto& graph = static_cast<CpuGraph&>(*node->launched);
       graph.launch_ = node;
@@ -414,8 +415,18 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
     }
     // The process ends without this worker: the objects used below may be destroyed already.
     while (on_worker && abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
+  } else {
+    skip(*node, *carrier);
   }
   end_part(node);
+}
+
+void Executor::skip(const Node& node, const Node& carrier) noexcept {
+  const std::exception_ptr& error = carrier.failure()->error;
+  if (node.launched.get() != nullptr)
+    static_cast<const CpuGraph&>(*node.launched).skip_from(node.begun, node.ticket, error);
+  else if (node.task.skip != nullptr)
+    node.task.skip(node.task.args, carrier.ticket, error);
 }
 
 void Executor::end_part(Node* node) noexcept {

@@ -132,6 +132,8 @@ class Executor {
   // task from compute_ if that part is its last.
   Node* next_to_compute(bool helps) noexcept;
   void run_part(const Part& part, bool on_worker) noexcept;
+  // Tells a task that it is not run (Task::skip), or all tasks of a launch: `carrier` has failed.
+  static void skip(const Node& node, const Node& carrier) noexcept;
   // Starts a task with `later`. True if the start succeeded: the node may then be freed already.
   bool start_later(Node& node, Node& carrier) noexcept;
   void end_part(Node* node) noexcept;

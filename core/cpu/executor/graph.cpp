@@ -132,6 +132,14 @@ Ref<Failure> CpuGraph::run_plain(const Node& node, std::uint64_t ticket) noexcep
   return error == nullptr ? Ref<Failure>() : executor_.make_failure(std::move(error));
 }
 
+void CpuGraph::skip_from(int first, std::uint64_t ticket,
+                         const std::exception_ptr& error) const noexcept {
+  for (int i = first; i < n_nodes_; ++i) {
+    const Task& task = nodes_[static_cast<std::size_t>(i)].task;
+    if (task.skip != nullptr) task.skip(task.args, ticket, error);
+  }
+}
+
 Event CpuGraph::run_in_order(std::uint64_t ticket) {
   const bool plain = timeline_sink() == nullptr;
   for (int i = 0; i < n_nodes_; ++i) {
@@ -139,7 +147,10 @@ Event CpuGraph::run_in_order(std::uint64_t ticket) {
     Ref<Failure> failure = !plain || node.task.run == nullptr || node.task.foreign
                                ? executor_.run_here(node.task, *node.stream, node.others, ticket)
                                : run_plain(node, ticket);
-    if (failure.get() != nullptr) return executor_.failed_event(std::move(failure));
+    if (failure.get() != nullptr) {
+      skip_from(i + 1, ticket, failure->error);
+      return executor_.failed_event(std::move(failure));
+    }
   }
   return Event();
 }
@@ -165,7 +176,10 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
     } else {
       failure = run_plain(node, ticket);
     }
-    if (failure.get() != nullptr) return executor_.failed_event(std::move(failure));
+    if (failure.get() != nullptr) {
+      skip_from(i + 1, ticket, failure->error);
+      return executor_.failed_event(std::move(failure));
+    }
   }
   return Event();
 }
@@ -227,7 +241,10 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   // A failed event stands for the launch only where nothing else is pending: the caller gives
   // memory back when the launch's event is done.
   const Event* const failed = Executor::first_failed(waits);
-  if (failed != nullptr && pending == 0 && quiet) return *failed;
+  if (failed != nullptr && pending == 0 && quiet) {
+    skip_from(0, ticket, failed->record()->error());
+    return *failed;
+  }
   if (executor_.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
     throw Error("launching a graph in inline mode, but what it waits for is not done");
   }

@@ -46,6 +46,8 @@ class CpuGraph final : public Graph {
   // Works like run_in_order until the attempt of a task with `later` does not end that task; the
   // rest of the graph is then submitted.
   Event attempt_in_order(std::uint64_t ticket);
+  // Tells the tasks from the first-th on that this launch does not run them (Task::skip).
+  void skip_from(int first, std::uint64_t ticket, const std::exception_ptr& error) const noexcept;
   Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
   Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun);
   // Prepares the nodes for another run, without the first `begun` nodes, which have ended. Returns

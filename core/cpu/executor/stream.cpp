@@ -124,7 +124,10 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
   // are pending, the task is enqueued and waits for them, so that its event also reports their
   // errors.
   const Event* const poison = Executor::first_failed(waits);
-  if (poison != nullptr && pending == 0) return *poison;
+  if (poison != nullptr && pending == 0) {
+    if (task.skip != nullptr) task.skip(task.args, 0, poison->record()->error());
+    return *poison;
+  }
   bool quiet = true;
   for (CpuStream* s : streams) quiet = s->quiet() && quiet;
   if (executor.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
