@@ -1,5 +1,6 @@
 #include "core/base/wait_clock.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace shmap {
@@ -17,12 +18,20 @@ bool under_debugger() noexcept {
   return traced;
 }
 
-double WaitClock::seconds() const noexcept {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+void WaitClock::advance() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  seconds_ += std::min(std::chrono::duration<double>(now - looked_),
+                       std::chrono::duration<double>(kMostBetweenLooks))
+                  .count();
+  looked_ = now;
 }
 
 WaitClock::Due WaitClock::look() noexcept {
-  const double sec = seconds();
+  advance();
+  return due_after(seconds_);
+}
+
+WaitClock::Due WaitClock::due_after(double sec) noexcept {
   if (timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) return Due::failure;
   if (warned_ || warn_sec_ <= 0 || sec <= warn_sec_) return Due::nothing;
   warned_ = true;

@@ -113,10 +113,10 @@ void Exchanges::skip(const ProcessExchange& exchange, const std::string& why) no
       header.space = exchange.space;
       header.number = exchange.number;
       header.round = exchange.round;
-      const std::string text =
-          peers_.text(peers_.self()) + " takes no part in collective number " +
-          std::to_string(exchange.number) + " of the mesh, " + exchange.label.text() +
-          ", since what it would send could not be computed there: " + why;
+      const std::string text = peers_.text(peers_.self()) + " takes no part in collective number " +
+                               std::to_string(exchange.number) + " of the mesh, " +
+                               exchange.label.text() +
+                               ", since what it would send could not be computed there: " + why;
       for (const int partner : partners) send_text(partner, Kind::skipped, header, text);
       const Place place{exchange.space, exchange.number, exchange.round};
       early_.erase(early_.lower_bound({place, -1}),
@@ -273,6 +273,15 @@ std::string Exchanges::table(const Active& active) const {
   return text;
 }
 
+// The object's thread has not looked for so long: the process was stopped (kMostBetweenLooks).
+void Exchanges::do_not_count(Clock::duration time) {
+  for (const auto& active : active_) {
+    active->begun += time;
+    if (active->asked != Clock::time_point{}) active->asked += time;
+  }
+  if (failed_ != Clock::time_point{}) failed_ += time;
+}
+
 void Exchanges::look_at_clocks() {
   const Clock::time_point now = Clock::now();
   for (const auto& a : active_) {
@@ -351,8 +360,7 @@ std::string Exchanges::text_of_leaving(const char* how, double sec) {
 
 bool Exchanges::leave(const char* how) noexcept {
   try {
-    const Clock::time_point begun = Clock::now();
-    bool warned = false;
+    WaitClock clock(warn_sec_, timeout_sec_);
     for (;;) {
       EndedExchanges ended;
       bool all = true;
@@ -374,13 +382,17 @@ bool Exchanges::leave(const char* how) noexcept {
       }
       ended.tell();
       if (all) return true;
-      const double sec = std::chrono::duration<double>(Clock::now() - begun).count();
-      if (timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) {
-        warn(text_of_leaving(how, sec) + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC)");
-        return false;
+      switch (clock.look()) {
+        case WaitClock::Due::nothing:
+          break;
+        case WaitClock::Due::warning:
+          warn(text_of_leaving(how, clock.seconds()) + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
+          break;
+        case WaitClock::Due::failure:
+          warn(text_of_leaving(how, clock.seconds()) +
+               "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC)");
+          return false;
       }
-      if (warn_sec_ > 0 && sec > warn_sec_ && !std::exchange(warned, true))
-        warn(text_of_leaving(how, sec) + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
       usleep(200);
     }
   } catch (...) {

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "core/base/wait_clock.h"
 #include "core/processes/exchanges.h"
 #include "core/processes/start_watch.h"
 
@@ -173,6 +174,7 @@ void Exchanges::thread_main() noexcept {
       // this thread takes a turn now and then.
       if (!left || turn) any = move_on(lock, ended);
       if (turn) {
+        if (now - looked > kMostBetweenLooks) do_not_count(now - looked);
         looked = now;
         try {
           look_at_clocks();

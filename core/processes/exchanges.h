@@ -87,6 +87,8 @@ class Exchanges {
   // True if exchanges are under way that wait for nothing but room for their messages, as of the
   // last look. Any thread.
   bool awaits_room() const noexcept { return awaits_room_.load(std::memory_order_relaxed); }
+  // True if exchanges are under way. Any thread.
+  bool any_under_way() const noexcept { return active_.count(std::memory_order_relaxed) != 0; }
   // A waiting thread handles messages itself: while a thread calls poke() repeatedly, and for a
   // moment after that, since its next wait follows soon, the thread of this object leaves the
   // messages to it.
@@ -218,6 +220,7 @@ class Exchanges {
   void take_skip(int from, const Header& header, std::string why);
   void note_mesh(int process, const ReportedMesh& mesh, MeshUse use);
   void look_at_clocks();
+  void do_not_count(Clock::duration time);
   void look_at_peers();
   std::string text_of_death(int process) const;
   std::string unnamed_death();

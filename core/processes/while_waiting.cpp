@@ -24,6 +24,11 @@ bool room_is_awaited() noexcept {
   return exchanges != nullptr && exchanges->awaits_room();
 }
 
+bool others_are_awaited() noexcept {
+  Exchanges* const exchanges = joined_exchanges();
+  return exchanges != nullptr && exchanges->any_under_way();
+}
+
 ActiveWait::ActiveWait() noexcept : exchanges_(joined_exchanges()) {
   if (exchanges_ != nullptr) exchanges_->looking(Looking::begins);
 }

@@ -27,6 +27,10 @@ LookAgain look_around() noexcept;
 // processes, as far as is known. Any thread.
 bool room_is_awaited() noexcept;
 
+// True if exchanges with other processes are under way. They have deadlines of their own. Any
+// thread.
+bool others_are_awaited() noexcept;
+
 // Changes in the state of a waiting thread. begins: the thread starts to call look_around
 // repeatedly. ends: its wait is over, and its next wait probably follows soon. hands_over: the
 // thread that handles messages otherwise takes over, because this thread goes to sleep or runs a

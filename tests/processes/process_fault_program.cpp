@@ -327,6 +327,16 @@ int run(const std::string& fault, bool replays) {
         (x * 2.f).block_until_ready();
       }
     }
+    if (fault == "suspended" && step == steps / 2) {
+      // All processes are stopped for a while. The faulty one comes to the next collective late, by
+      // less than the deadline without that time.
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        stop_for(std::chrono::seconds(6));
+      }).detach();
+      for (int part = 0; here && part < 20; ++part)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     if (fault.starts_with("failed_kernel") && step == steps / 2) {
       const bool all = fault == "failed_kernel_in_all";
       Array y;

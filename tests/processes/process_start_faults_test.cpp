@@ -239,6 +239,15 @@ TEST_F(ProcessStartFaults, OneThatIsStoppedAndGoesOnInTimeIsAWarning) {
                               HasSubstr("process 3: all steps done")));
 }
 
+// For longer than the deadline, which counts only while a process runs.
+TEST_F(ProcessStartFaults, AllThatAreStoppedAndGoOnLater) {
+  set_deadlines("30", "5");
+  const JobOutcome o = job("suspended");
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, AllOf(Not(HasSubstr("shmap:")), HasSubstr("process 0: all steps done"),
+                              HasSubstr("process 1: all steps done")));
+}
+
 // The child has its parent's memory, rings among it, and none of its threads.
 TEST_F(ProcessStartFaults, AChildThatWasForkedAndExitsHarmsNobody) {
   for (const char* fault : {"fork_exit_0", "fork_exit_3", "fork_exit_3 jit"}) {

@@ -23,6 +23,8 @@
 
 namespace shmap::cpu {
 
+using std::chrono::nanoseconds;
+
 void CallerWatch::begin() noexcept {
   seen_.store(true);
   if (!started_.load(std::memory_order_relaxed)) {
@@ -74,8 +76,13 @@ void CallerWatch::run() noexcept {
   const std::chrono::duration<double> turn(std::clamp(shortest / 4, 0.01, 1.0));
   std::unique_lock lock(mutex_);
   for (int idle = 0; !stopping_;) {
+    const std::int64_t begin = timeline_now();
     wake_.wait_for(lock, turn, [&] { return stopping_; });
     if (stopping_) return;
+    // The process was stopped meanwhile.
+    const std::int64_t late =
+        timeline_now() - begin - std::chrono::duration_cast<nanoseconds>(turn).count();
+    if (late > nanoseconds(kMostBetweenLooks).count()) do_not_count(late, begin);
     const bool any = seen_.exchange(false) || this->any();
     lock.unlock();
     try {
@@ -90,6 +97,13 @@ void CallerWatch::run() noexcept {
     asleep_.store(false);
     idle = 0;
   }
+}
+
+void CallerWatch::do_not_count(std::int64_t ns, std::int64_t since) const {
+  for_each_running([&](RunningTask& running) {
+    if (running.executor == &executor_ && running.begin_ns != 0 && running.begin_ns < since)
+      running.begin_ns += ns;
+  });
 }
 
 void CallerWatch::look() const {

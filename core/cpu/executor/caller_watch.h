@@ -8,6 +8,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -32,6 +33,8 @@ class CallerWatch {
  private:
   void run() noexcept;
   void look() const;
+  // Takes `ns` off the times for which the tasks that began before `since` have run.
+  void do_not_count(std::int64_t ns, std::int64_t since) const;
   [[noreturn]] static void end_process(const std::string& what);
 
   const Executor& executor_;
