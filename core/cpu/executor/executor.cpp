@@ -386,6 +386,7 @@ bool Executor::take_part(Part& part, bool helps) noexcept {
     if (comm && node->next_part == node->task.parts) comm_.head = node->ready_next;
   }
   ready_parts_.store(available - 1, std::memory_order_relaxed);
+  begun_parts_.store(begun_parts_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   ++active_;
   return true;
 }

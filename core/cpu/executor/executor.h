@@ -35,6 +35,11 @@ class Executor {
   // The number of tasks that are submitted and have not ended, and of task parts that can run now.
   std::int64_t in_flight() const noexcept { return in_flight_.load(); }
   int ready_parts() const noexcept { return ready_parts_.load(); }
+  // Changes when a part of a task has begun, or work that a task started (Task::later) has ended.
+  std::int64_t progress() const noexcept {
+    return begun_parts_.load(std::memory_order_relaxed) +
+           ended_later_.load(std::memory_order_relaxed);
+  }
   // Tasks of at most this cost run at enqueue if their stream and the events they wait for allow
   // it.
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
@@ -196,8 +201,10 @@ class Executor {
   std::condition_variable left_;  // notified when a worker ends
   std::vector<Worker> threads_;   // never grows once they run
 
-  std::atomic<int> lookers_{0};      // threads in spin()
-  std::atomic<int> ready_parts_{0};  // in the queues; written under mutex_
+  std::atomic<int> lookers_{0};               // threads in spin()
+  std::atomic<int> ready_parts_{0};           // in the queues; written under mutex_
+  std::atomic<std::int64_t> begun_parts_{0};  // written under mutex_
+  std::atomic<std::int64_t> ended_later_{0};
   std::atomic<std::int64_t> in_flight_{0};
   std::atomic<int> waiting_for_room_{0};
   std::atomic<bool> started_{false};

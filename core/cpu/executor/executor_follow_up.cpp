@@ -62,6 +62,7 @@ void Executor::ended(Node& node, std::exception_ptr error) noexcept {
     Node& carrier = node.graph != nullptr ? *node.graph->launch_ : node;
     carrier.fail(make_failure(std::move(error)));
   }
+  ended_later_.fetch_add(1, std::memory_order_relaxed);
   const FollowUp follow_up(*this);
   end_part(&node);
 }

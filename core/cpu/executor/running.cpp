@@ -17,7 +17,8 @@ struct ThreadEntry {
   std::atomic<std::uintptr_t> task{0};   // a RunningTask*, with the flag kHeld
   std::atomic<std::uint32_t> let_go{0};  // counts readers that let go after the thread took its
                                          // task back
-  std::uint32_t seen_let_go = 0;         // used by the entry's own thread only
+  std::uint32_t seen_let_go = 0;         // used by the entry's own thread only, as `noted`
+  std::uint64_t noted = 0;               // how many tasks the thread has noted
   ThreadEntry* next = nullptr;
   ThreadEntry* previous = nullptr;
 };
@@ -70,6 +71,7 @@ RunningScope::RunningScope(RunningTask& task) noexcept {
   if (entry == nullptr) [[unlikely]]
     entry = make_entry();
   if (entry == nullptr || entry->task.load(std::memory_order_relaxed) != 0) return;
+  task.serial = ++entry->noted;
   entry->task.store(reinterpret_cast<std::uintptr_t>(&task), std::memory_order_release);
   noted_ = true;
 }

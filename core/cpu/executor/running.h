@@ -21,6 +21,7 @@ struct RunningTask {
   std::int64_t begin_ns = 0;         // begin by timeline_now(), if known
   bool on_worker = true;             // false on a thread of the user
   std::atomic<bool> warned = false;  // whether CallerWatch has warned about this task
+  std::uint64_t serial = 0;          // distinguishes the tasks that one thread has noted
 };
 
 // Notes during its lifetime that the calling thread runs the task.

@@ -2,10 +2,13 @@
 #pragma once
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/base/wait_clock.h"
 #include "core/cpu/executor/node.h"
+#include "core/cpu/executor/running.h"
 
 namespace shmap::cpu {
 
@@ -78,7 +81,11 @@ inline int workers_to_wake(int parts, const Load& load, bool caller_helps) noexc
 std::string running_tasks(const Executor& executor);
 
 // The deadlines of one wait, from the executor's options: warns once when it takes long, throws
-// when it takes too long.
+// when it takes too long. What counts is the time in which no task of the executor has begun, and
+// no exchange with other processes was under way or has ended (exchanges have deadlines of their
+// own, whose errors name processes); or, where other tasks go on, the time for which one task has
+// run during the wait, since the wait may be for what comes after it. Much work that goes on is no
+// reason to give up.
 class Deadline {
  public:
   explicit Deadline(const Executor& executor) noexcept;
@@ -87,10 +94,20 @@ class Deadline {
   void check(const Node* node);
 
  private:
-  std::string text(const Node* node, double sec) const;
+  // A task that some thread runs, and the time at which the wait saw it first.
+  struct Seen {
+    const RunningTask* task;
+    std::uint64_t serial;
+    double since;
+  };
+  double longest_running();
+  std::string text(const Node* node) const;
 
   const Executor& executor_;
   WaitClock clock_;
+  std::int64_t progress_;
+  double moved_ = 0;  // the time of the latest progress
+  std::vector<Seen> running_;
 };
 
 }  // namespace shmap::cpu

@@ -418,6 +418,49 @@ TEST(Deadline, WarnsAndThenFails) {
   set_warning_handler(before);
 }
 
+// Waiting threads leave tasks that call user code to the workers.
+template <class F>
+Task foreign_task_of(F& f) {
+  Task task = task_of(f);
+  task.foreign = true;
+  return task;
+}
+
+TEST(Deadline, WorkThatGoesOnMayTakeLong) {
+  ExecutorOptions options = with(Mode::async, 0, 1);
+  options.warn_sec = 0;
+  options.timeout_sec = 0.5;
+  const auto backend = make(options);
+  auto sleep = [](const TaskContext&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  };
+  Event last;
+  for (int i = 0; i < 20; ++i)
+    last = enqueue(*backend, backend->devices()[0].compute, foreign_task_of(sleep));
+  EXPECT_NO_THROW(last.wait());
+}
+
+TEST(Deadline, FailsWhereOneTaskIsStuckAndOthersGoOn) {
+  ExecutorOptions options = with(Mode::async, 0, 2);
+  options.warn_sec = 0;
+  options.timeout_sec = 0.3;
+  const auto backend = make(options);
+  Gate gate;
+  std::atomic<bool> enough{false};
+  auto sleep = [&](const TaskContext&) {
+    if (!enough) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  enqueue(*backend, backend->devices()[0].compute, foreign_task_of(gate));
+  const Event after = enqueue(*backend, backend->devices()[0].compute, foreign_task_of(sleep));
+  gate.wait_reached();
+  for (int i = 0; i < 3000; ++i)
+    enqueue(*backend, backend->devices()[1].compute, foreign_task_of(sleep));
+  EXPECT_THROW(after.wait(), DeviceError);
+  enough = true;
+  gate.open = true;
+  EXPECT_NO_THROW(after.wait());
+}
+
 TEST(Timeline, HasEveryTaskOnce) {
   for (const Mode mode : {Mode::inline_, Mode::async, Mode::seeded}) {
     const auto backend = make(with(mode));
