@@ -239,6 +239,13 @@ Ref<CommSet> CommSet::find(const detail::MeshImpl& mesh, const CliqueTable& tabl
   return set;
 }
 
+Ref<CommSet> CommSet::made_for(const CliqueTable& table) {
+  Sets& sets = Sets::get();
+  std::lock_guard lock(sets.mutex);
+  const auto it = sets.by_table.find(&table);
+  return it != sets.by_table.end() && !sets.closed ? Ref<CommSet>(it->second) : Ref<CommSet>();
+}
+
 void CommSet::check() {
   Sets& sets = Sets::get();
   std::lock_guard lock(sets.mutex);

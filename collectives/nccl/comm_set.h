@@ -28,6 +28,8 @@ class CommSet : public RefCounted {
   // processes come. Throws CollectiveError. The caller does not hold the submit mutex.
   static Ref<CommSet> find(const detail::MeshImpl& mesh, const CliqueTable& table,
                            const Primitive& primitive, SourceLine source);
+  // The set that find() has made for the table, or null. Never blocks.
+  static Ref<CommSet> made_for(const CliqueTable& table);
   virtual ~CommSet() = default;
 
   ncclComm_t comm(std::uint32_t position) const { return comms_[position]; }

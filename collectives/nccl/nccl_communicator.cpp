@@ -1,6 +1,7 @@
 #include "collectives/nccl/nccl_communicator.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -75,13 +76,21 @@ struct Roll {
 };
 
 // Calls the roll, then a function for every clique with local ranks, with its communicators. Holds
-// the submit mutex all the time: the collectives of two threads enter the streams in the order of
-// the numbers that their roll calls take, which is the order in all processes.
+// the submit mutex from the roll call on: the collectives of two threads enter the streams in the
+// order of the numbers that their roll calls take, which is the order in all processes. Except at
+// the first collective of these cliques, whose communicators are made together with the other
+// processes: these may first need a collective of another thread of this process, on a mesh without
+// a common device.
 template <class Each>
 void each_clique(const GroupBlocks& g, const Roll& roll, Each each) {
-  std::lock_guard lock(g.mesh.backend().submit_mutex());
+  std::unique_lock lock(g.mesh.backend().submit_mutex());
   call_roll(g, roll.kind, roll.code, roll.extra);
-  const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
+  Ref<CommSet> comms = CommSet::made_for(g.cliques);
+  if (!comms) {
+    lock.unlock();
+    comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
+    lock.lock();
+  }
   comms->check();
   for (const Clique& clique : g.cliques.cliques) {
     const bool here = std::any_of(clique.begin(), clique.end(),

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/base/fault.h"
@@ -289,6 +292,31 @@ TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
         },
         sum_bound(in));
   }
+}
+
+// Two threads communicate on meshes without a common device, and begin in another order in every
+// second process.
+TEST(ProcessCollectives, TwoThreadsBeginInAnyOrderOnMeshesWithoutACommonDevice) {
+  const std::size_t local = local_devices().size();
+  const char* executor = std::getenv("SHMAP_EXECUTOR");
+  if (local < 2 || (executor != nullptr && std::string(executor) == "inline"))
+    GTEST_SKIP() << "takes two devices of each process, and an executor that does not wait inline";
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 2; ++t) {
+    threads.emplace_back([t, local] {
+      std::vector<Device> mine;
+      for (const Device& d : devices())
+        if (static_cast<std::size_t>(d.id()) % local == t) mine.push_back(d);
+      const auto n = static_cast<std::int64_t>(mine.size());
+      const Mesh mesh = make_mesh({n}, "i", mine);
+      const auto f = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
+      const Array x = device_put(ones({n}), NamedSharding(mesh, P("i")));
+      if ((static_cast<std::size_t>(process_index()) + t) % 2 == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      EXPECT_EQ(f(x).to_vector<float>(), std::vector<float>{static_cast<float>(n)});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 // In one process an allocation of a collective fails, each in turn. Called again, the collective is
