@@ -4,8 +4,11 @@
 #include <vector>
 
 #include "collectives/across_processes.h"
+#include "collectives/cross_table.h"
 #include "collectives/in_process.h"
+#include "collectives/ways.h"
 #include "core/base/env.h"
+#include "core/runtime/captured_numbers.h"
 
 namespace shmap {
 
@@ -56,8 +59,10 @@ Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
   // Never destroyed: static variables may still compute while the process exits.
   static auto& in_process = *new InProcessCommunicator();
   static auto& across_processes = *new AcrossProcesses();
+  static auto& each_way = *new EachWay();
   static const CommunicatorOption* const only = demanded();
   if (blocks.cliques.cross != nullptr) {
+    if (blocks.cliques.cross->way == 0 && divergent_axes(blocks.mesh) != 0) return each_way;
     if (blocks.mesh.backend().host_addressable()) return across_processes;
     return library_across_processes(blocks, kind);
   }

@@ -38,7 +38,7 @@ class CliqueTableBuilder {
     if (!mesh_.fully_addressable()) {
       std::vector<std::pair<std::uint32_t, std::uint32_t>> places;
       for (const Rank& r : ranks_) places.emplace_back(r.group, r.rank);
-      table_.cross = make_cross_table(mesh_, table_, places, rest_);
+      table_.cross = make_cross_table(mesh_, table_, places, groups_, rest_);
     }
     return std::move(table_);
   }

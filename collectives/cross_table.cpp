@@ -226,10 +226,14 @@ class CrossTableBuilder {
 
 std::shared_ptr<const CrossTable> make_cross_table(
     const detail::MeshImpl& mesh, const CliqueTable& table,
-    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest) {
+    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, const Groups& groups,
+    std::uint32_t rest) {
   CrossTableBuilder builder(mesh, table, places, rest);
   if (!builder.crosses()) return nullptr;
-  return std::make_shared<const CrossTable>(builder.build());
+  CrossTable cross = builder.build();
+  cross.groups = groups;
+  cross.rest = rest;
+  return std::make_shared<const CrossTable>(std::move(cross));
 }
 
 }  // namespace shmap

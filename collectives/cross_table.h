@@ -53,13 +53,19 @@ struct CrossTable {
   std::vector<Class> classes;   // the classes with local devices, in the same order in all
                                 // processes
   std::string axes;             // "('i', 'j')"
-  std::uint64_t key = 0;        // a hash of axes and groups, the same in all processes
+  std::uint64_t key = 0;        // a hash of axes, groups and way, the same in all processes
+  // What the table was made of, besides the axes, and the way (collectives/ways.h) of which it is
+  // the part; 0: the table is whole.
+  Groups groups;
+  std::uint32_t rest = 0;
+  std::uint64_t way = 0;
 };
 
 // Null where every class has all its ranks in one process. places: for each rank over the axes its
 // group, and its rank in that group; rest: the other axes over which the operand varies.
 std::shared_ptr<const CrossTable> make_cross_table(
     const detail::MeshImpl& mesh, const CliqueTable& table,
-    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest);
+    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, const Groups& groups,
+    std::uint32_t rest);
 
 }  // namespace shmap

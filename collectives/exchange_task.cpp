@@ -168,8 +168,8 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
                      std::span<const int> extra)
     : blocks_(blocks),
       captured_(capturing()),
-      divergent_(divergent_axes(blocks.mesh)),
-      space_(number_space(blocks.mesh, divergent_)) {
+      way_(blocks.cliques.cross->way),
+      space_(number_space(blocks.mesh, way_)) {
   HashText check;
   check.add(blocks.primitive.name)
       .add(static_cast<std::uint64_t>(kind))
@@ -186,12 +186,12 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
 
 void CrossCall::take_number() {
   if (std::exchange(numbered_, true)) return;
-  number_ = captured_ ? captured_numbers()++ : take_numbers(blocks_.mesh, divergent_, 1);
+  number_ = captured_ ? captured_numbers()++ : take_numbers(blocks_.mesh, way_, 1);
 }
 
 void CrossCall::give_up(const char* why) {
   if (captured_ || !numbered_) return;
-  if (!enqueued_) return give_numbers_back(blocks_.mesh, divergent_, number_);
+  if (!enqueued_) return give_numbers_back(blocks_.mesh, way_, number_);
   Processes& job = *Processes::joined();
   job.exchanges().report(job.peers().text(job.rank()) + " cannot go on with collective number " +
                          std::to_string(number_) + " of the mesh, " + label_.text() + ": " + why);

@@ -81,7 +81,7 @@ class CrossCall {
 
   const GroupBlocks& blocks_;
   bool captured_;
-  const std::uint32_t divergent_;
+  const std::uint64_t way_;
   const std::uint64_t space_;
   bool numbered_ = false;
   std::uint64_t number_ = 0;  // the collective's number on its mesh; in a capture, counted from 0

@@ -7,16 +7,25 @@
 
 namespace shmap {
 
-// For results that are stored once for each target. `out`, by position, has only empty entries.
+// For results that are stored once for each target. `out`, by position, has only empty entries, and
+// those of devices that are not in the table stay empty.
 inline void give_results(const CliqueTable& table, std::span<const Block> results,
                          std::span<Block> out) {
-  enter_blocks(out, [&](std::size_t p) -> const Block& { return results[table.target_of[p]]; });
+  const Block none;
+  enter_blocks(out, [&](std::size_t p) -> const Block& {
+    const std::uint32_t target = table.target_of[p];
+    return target == Cliques::kElsewhere ? none : results[target];
+  });
 }
 
 // For results of which each rank has its own: one block for each of rank_blocks.
 inline void give_rank_blocks(const CliqueTable& table, std::span<const Block> results,
                              std::span<Block> out) {
-  enter_blocks(out, [&](std::size_t p) -> const Block& { return results[table.rank_block_of[p]]; });
+  const Block none;
+  enter_blocks(out, [&](std::size_t p) -> const Block& {
+    const std::uint32_t block = table.rank_block_of[p];
+    return block == Cliques::kElsewhere ? none : results[block];
+  });
 }
 
 }  // namespace shmap

@@ -172,9 +172,10 @@ void count_bytes(const GroupBlocks& g) {
   count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
 }
 
-// Copies a sender's block from another memory space, on the receiver's stream.
-Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t position) {
-  const Block& from = g.in[sender];
+}  // namespace
+
+Block copy_to_space(const GroupBlocks& g, const Block& from, std::uint32_t sender,
+                    std::uint32_t position) {
   const LocalDevice& device = g.mesh.local(position);
   Block to = fresh_block(device.space, g.out_bytes);
   if (g.out_bytes == 0) return to;
@@ -205,8 +206,6 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
           });
   return to;
 }
-
-}  // namespace
 
 void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   const CliqueTable& table = g.cliques;
@@ -371,7 +370,7 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       const std::uint32_t position =
           table.targets[to.target].members[static_cast<std::size_t>(from)];
       const bool here = g.mesh.local(position).space == device.space;
-      results[i] = here ? g.in[position] : copy_block(g, position, to.position);
+      results[i] = here ? g.in[position] : copy_to_space(g, g.in[position], position, to.position);
     }
   }
   give_rank_blocks(g.cliques, results.span(), g.out);
@@ -389,7 +388,7 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
         results[s] = g.in[position];
         continue;
       }
-      results[s] = copy_block(g, position, target.position);
+      results[s] = copy_to_space(g, g.in[position], position, target.position);
     }
   }
   give_results(g.cliques, results.span(), g.out);

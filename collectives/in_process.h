@@ -17,4 +17,9 @@ class InProcessCommunicator final : public Communicator {
   SHMAP_COLLECTIVE_VERBS(SHMAP_VERB_OVERRIDE)
 };
 
+// Copies a sender's block of the result's size to the memory space of the device at `position`, on
+// that device's stream. The caller holds the submit mutex.
+Block copy_to_space(const GroupBlocks& g, const Block& from, std::uint32_t sender,
+                    std::uint32_t position);
+
 }  // namespace shmap

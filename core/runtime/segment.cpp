@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -152,9 +153,9 @@ bool Segment::has_same_addresses(const Executable& e, std::size_t input) const {
                     e.key.begin() + at);
 }
 
-// The collectives of a graph count in the space of the divergence in which it was captured.
+// The collectives of a graph are those of the way that was active when it was captured.
 bool Segment::serves(const Executable& e, const std::vector<Array>& inputs) const {
-  if (e.numbers != 0 && e.divergent != divergent_) return false;
+  if (e.numbers != 0 && e.way != way_) return false;
   if (!e.with_fixed) return e.key == key_;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (!(fixed_.has(i) ? fixed_.fit(i, inputs[i]) : has_same_addresses(e, i))) return false;
@@ -386,7 +387,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   }
   captured_graphs.fetch_add(1);
   made->key = key_;
-  made->divergent = divergent_;
+  made->way = way_;
   made->with_fixed = &into == &with_fixed_;
   made->donated = given;
   return keep(into, std::move(made));
@@ -414,12 +415,12 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
       detail::collect_waits({}, outputs, waits);
     }
     const std::uint64_t first =
-        executable.numbers == 0 ? 0 : take_numbers(mesh_, divergent_, executable.numbers);
+        executable.numbers == 0 ? 0 : take_numbers(mesh_, way_, executable.numbers);
     const Event event = [&] {
       try {
         return executable.graph->launch(waits.data, waits.order, first);
       } catch (...) {  // nothing was launched
-        if (executable.numbers != 0) give_numbers_back(mesh_, divergent_, first);
+        if (executable.numbers != 0) give_numbers_back(mesh_, way_, first);
         throw;
       }
     }();
@@ -459,7 +460,10 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
 }
 
 void Segment::run(std::vector<Array>& values) {
-  if (++runs_ == 1 || checks_nans() || steps_.empty()) return run_steps(values);
+  // The numbers of several ways have no common first one, which a launch would need.
+  const std::optional<std::uint64_t> way = only_way(mesh_);
+  if (++runs_ == 1 || checks_nans() || steps_.empty() || !way) return run_steps(values);
+  way_ = *way;
   // Emptied when the call ends, also by an exception.
   struct Inputs {
     explicit Inputs(std::vector<Array>& a) : arrays(a) {}
@@ -476,7 +480,6 @@ void Segment::run(std::vector<Array>& values) {
   }
   const std::vector<bool>& given = donated_.find(inputs, last_in_, sets_);
   make_key(inputs, given);
-  divergent_ = divergent_axes(mesh_);
   Executable* executable = find(executables_, inputs);
   if (!executable) {
     executable = executables_.size() < kMaxExecutables

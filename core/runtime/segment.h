@@ -81,8 +81,8 @@ class Segment {
     std::vector<std::vector<ResultBlock>> results;  // by result, by position
     std::vector<bool> donated;
     CounterDelta counted;
-    std::uint64_t numbers = 0;    // how many of the mesh's collective numbers a launch takes
-    std::uint32_t divergent = 0;  // the axes over which devices took different ways at the capture
+    std::uint64_t numbers = 0;  // how many of the mesh's collective numbers a launch takes
+    std::uint64_t way = 0;      // of the devices that were active at the capture
     MemoryLayout layout;
     std::vector<StepTasks> steps;
     std::uint64_t last_used = 0;
@@ -141,9 +141,9 @@ class Segment {
   bool warned_ = false;
   // State of the current call, in members only so that their memory is reused. key_: for each input
   // whether it was given up, and its addresses. inputs_: empty between calls. The last three: the
-  // buffers of a launch. divergent_: the axes over which devices take different ways.
+  // buffers of a launch. way_: of the active devices.
   std::vector<const void*> key_;
-  std::uint32_t divergent_ = 0;
+  std::uint64_t way_ = 0;
   std::vector<Array> inputs_;
   DonatedInputs donated_;
   std::vector<Buffer*> reads_, writes_, outputs_;
