@@ -117,6 +117,32 @@ TEST_F(FusedRandom, GivesWhatOperationsGiveOneByOne) {
       key);
 }
 
+// A draw fills the rows of a fused program: it cannot give one number for each row of a reduction.
+TEST_F(FusedRandom, NumbersForTheRowsOfAReduction) {
+  const Array key = random::key(17), x = reshape(arange(80), {5, 16});
+  const auto same = [&](auto f) {
+    const std::vector<Array> got = jit(f)(x, key), want = f(x, key);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_LE(max(abs(got[i] - want[i])).template item<float>(), 1e-5f * 3000) << i;
+  };
+  using Arrays = std::vector<Array>;
+  same([](Array x, Array k) { return Arrays{sum(x, 1) * random::uniform(k, {5})}; });
+  same([](Array x, Array k) { return Arrays{logsumexp(x, 1) + random::normal(k, {5})}; });
+  same([](Array x, Array k) {
+    const Array m = max(x, 1);
+    return Arrays{where(random::bernoulli(k, 0.5f, {5}), m, 0.f)};
+  });
+  // Two programs, one of the rows and one that draws, whose common operand could be in either.
+  same([](Array x, Array k) {
+    const Array m = exp(-max(x, 1) * 0.01f);
+    return Arrays{x / expand_dims(m, 1), m * random::uniform(k, {5})};
+  });
+  same([](Array x, Array k) {
+    const Array m = exp(-max(x, 1) * 0.01f);
+    return Arrays{m * random::uniform(k, {5}), x / expand_dims(m, 1)};
+  });
+}
+
 // Bits that are a result must be stored, and are then read by the rest of the program.
 TEST_F(FusedRandom, BitsThatAreAResultAreStored) {
   const Array key = random::key(5);

@@ -152,6 +152,7 @@ void FuseClusters::add_member(int c, FuseMember m) {
   const Eqn& e = eqn(m.eqn);
   x.members.push_back(m);
   x.ops += role(m.eqn) != FuseRole::reshape;
+  x.draws |= role(m.eqn) == FuseRole::draw;
   if (!m.copy) cluster_of_[static_cast<std::size_t>(m.eqn)] = c;
   x.needs.erase(result(m.eqn));
   for (const Atom& a : e.in)
@@ -169,7 +170,7 @@ bool FuseClusters::needed_kind(int c, const Var* v, FusedKind* kind) {
 }
 
 // Gives a space to a cluster that had none of its own. as_rows: the cluster's full values are
-// values of the rows of that space.
+// values of the rows of that space, of which the cluster must draw none.
 void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
   FuseCluster& x = cluster(c);
   x.split = true;
@@ -202,7 +203,8 @@ bool FuseClusters::join(int i, int c) {
     if (!reduced_space(e, &space)) return false;
     // Of a space of one row, the result is one element, which may be used as a scalar.
     const bool one_row = kind == FusedKind::scalar && space.rows == 1;
-    becomes_rows = !x.split && kind == FusedKind::full && x.space.elements() == space.rows;
+    becomes_rows =
+        !x.split && !x.draws && kind == FusedKind::full && x.space.elements() == space.rows;
     const bool fits = x.split ? (kind == FusedKind::row || one_row) && x.space == space
                               : becomes_rows || (one_row && x.space.elements() == space.cols);
     if (!fits) return false;
@@ -338,9 +340,9 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
   } else {
     fits &= x.space.elements() == y.space.elements();
   }
-  if (!fits || (of_x != FusedKind::full && of_x != FusedKind::row) ||
-      !agree(x, x_rows, y, y_rows) || !agree(y, y_rows, x, x_rows) || is_sent(x) || is_sent(y) ||
-      reaches(a, b) || reaches(b, a))
+  if (!fits || (x_rows && x.draws) || (y_rows && y.draws) ||
+      (of_x != FusedKind::full && of_x != FusedKind::row) || !agree(x, x_rows, y, y_rows) ||
+      !agree(y, y_rows, x, x_rows) || is_sent(x) || is_sent(y) || reaches(a, b) || reaches(b, a))
     return false;
   if (x.split && !y.split) set_space(b, x.space, y_rows);
   if (y.split && !x.split) set_space(a, y.space, x_rows);
@@ -352,6 +354,7 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
   }
   for (const FuseMember& m : x.members) x.needs.erase(result(m.eqn));
   x.ops += y.ops;
+  x.draws |= y.draws;
   x.first = std::min(x.first, y.first);
   y.merged_into = a;
   y.members.clear();

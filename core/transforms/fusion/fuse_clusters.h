@@ -22,6 +22,7 @@ struct FuseCluster {
   VarMap<std::uint32_t> needs;
   // whether rows and columns matter; otherwise all values are full or scalar, in one row
   bool split = false;
+  bool draws = false;  // whether a member draws random bits, which are full values in any space
   FuseSpace space;
   AxisSet axes;
   int ops = 0;  // the number of members, without reshapes
