@@ -160,7 +160,7 @@ class AttentionMatcher {
     if (bias.is_literal()) return false;
     const Found before = found_;
     found_.dtypes.push_back(bias.type().dtype());
-    found_.bias_places = bias.type().rank() == 0 ? IntList() : places;
+    found_.bias_places = places_of(bias, places);
     found_.bias = source_of(bias, &found_.bias_places);
     if (match_scores(e.in[scores], places, scaling)) return true;
     found_ = before;
@@ -178,7 +178,7 @@ class AttentionMatcher {
     if (masked > 0 || (found_.selects && masked != found_.masked)) return false;
     found_.selects = true;
     found_.masked = masked;
-    return match_mask(which, which.type().rank() == 0 ? IntList() : places, drops) &&
+    return match_mask(which, places_of(which, places), drops) &&
            match_scores(e.in[drops ? 1 : 2], places, selecting);
   }
 
@@ -203,8 +203,9 @@ class AttentionMatcher {
       // it.
       for (const std::size_t first : {0u, 1u}) {
         const Found before = found_;
-        if (!found_.causal && match_mask(e->in[first], inside, drops) && found_.causal &&
-            match_mask(e->in[1 - first], inside, drops))
+        const Atom &half = e->in[first], &other = e->in[1 - first];
+        if (!found_.causal && match_mask(half, places_of(half, inside), drops) && found_.causal &&
+            match_mask(other, places_of(other, inside), drops))
           return true;
         found_ = before;
       }
@@ -213,6 +214,12 @@ class AttentionMatcher {
     found_.mask = source;
     found_.mask_places = inside;
     return true;
+  }
+
+  // The places of an operand of an elementwise equation, given those of the equation's result: a
+  // scalar among them repeats along all dims.
+  static IntList places_of(const Atom& a, const IntList& places) {
+    return a.type().rank() == 0 ? IntList() : places;
   }
 
   // The operand that `a` repeats, going back through repetitions that are the same on all

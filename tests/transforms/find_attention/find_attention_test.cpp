@@ -232,6 +232,33 @@ TEST(FindAttention, ACausalMaskAndAnother) {
   }
 }
 
+TEST(FindAttention, ACausalMaskAndAScalar) {
+  const auto with = [](auto mask) {
+    return [mask](const Arrays& x) {
+      const Array s = einsum("bqhd,bkhd->bhqk", x[0], x[1]);
+      return einsum("bhqk,bkhd->bqhd", softmax(mask(s, x[3])), x[2]);
+    };
+  };
+  const auto t = and_also(three({2, 24, 4, 16}), ShapedArray(Shape(), bool_));
+  for (const std::string& text :
+       {found(with([](Array s, Array flag) {
+                return where(logical_and(rows(24) >= columns(24), flag), s, -1e30f);
+              }),
+              t),
+        found(with([](Array s, Array flag) {
+                return where(logical_and(flag, rows(24) >= columns(24)), s, -1e30f);
+              }),
+              t),
+        found(with([](Array s, Array flag) {
+                const Array drops = logical_or(rows(24) < columns(24), logical_not(flag));
+                return where(drops, -1e30f, s);
+              }),
+              t)}) {
+    EXPECT_THAT(text, HasSubstr("causal_offset=0 "));
+    EXPECT_THAT(text, HasSubstr("mask_dims=(-1, -1, -1, -1)"));
+  }
+}
+
 TEST(FindAttention, MoreBatchDimsThanTwoThatLieOneInTheOther) {
   const auto f = vmap([](Array q, Array k, Array v) {
     const Array s = einsum("bqhd,bkhd->bhqk", q, k);
