@@ -237,6 +237,29 @@ TEST(TracedAttention, MaskedScoresThatCountHaveNoGradient) {
   }
 }
 
+// Scores that are no larger than the masked value, whose rows are thus not masked whole.
+TEST(TracedAttention, ScoresBelowTheMaskedValueHaveTheirGradients) {
+  Arrays x = operands({16, 8});
+  const Array kept = astype(iota(i32, 16) % 3, bool_);
+  for (const float lowered : {-9.995e3f, -1e4f, -1.0002e4f}) {
+    SCOPED_TRACE(std::to_string(lowered));
+    const auto f = [=](Arrays y) {
+      // The first feature lowers all scores by so much.
+      const Array low = full({16, 1}, lowered), one = ones({16, 1});
+      Array s = matmul(concatenate({y[0], one}, 1), transpose(concatenate({y[1], low}, 1)));
+      s = where(logical_and(is_earlier(16, 16), kept), s, -1e4f);
+      return matmul(softmax(s), y[2]);
+    };
+    const auto g = [f](Arrays y) { return grad([f](Arrays z) { return cost_of(f(z)); })(y); };
+    const Arrays eager = g(x);
+    EXPECT_GT(max(abs(eager[1])).item<float>(), 1e-3f);
+    EXPECT_THAT(program_of(g, x), HasSubstr("attention_grad["));
+    expect_near(jit(g)(x), eager, 5e-3f);  // the eager scores are rounded to 1e-3
+    const auto tangents = [f, x](Arrays y) { return jvp(f, std::tuple(y), std::tuple(x)).second; };
+    EXPECT_LT(max(abs(jit(tangents)(x) - tangents(x))).item<float>(), 5e-3f);
+  }
+}
+
 TEST(TracedAttention, RowsThatAreMaskedWholeWithInfinityHaveNoGradient) {
   const auto f = with_masked(-std::numeric_limits<float>::infinity(), -2);
   const auto of_the_others = [f](Arrays y) {

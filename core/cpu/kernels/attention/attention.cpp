@@ -8,9 +8,6 @@ namespace shmap::cpu {
 
 namespace {
 
-// exp of a number below this is 0.
-constexpr float kGone = -104;
-
 struct ForwardMemory {
   GemmScratch q, k, v, scores, result, rows;
 };
@@ -42,13 +39,8 @@ class RowBlock {
       add({row_, rows_, c, std::min(head_.column_block, end - c)});
   }
 
-  // True if columns whose scores are all masked contribute to some row. They do if the masked score
-  // is not far below the row's largest score, for example if all its scores are masked.
-  bool masked_counts() const {
-    for (std::int64_t r = 0; r < rows_; ++r)
-      if (!(head_.masked - most_[r] < kGone)) return true;
-    return false;
-  }
+  // True if columns whose scores are all masked contribute to some row.
+  bool counts_masked() const { return masked_counts(head_, most_, rows_); }
 
   void finish(const AttentionResult& out, float* sums) {
     if (sums != nullptr) {
@@ -93,7 +85,7 @@ void attention(const AttentionHead& head, std::int64_t begin, std::int64_t end,
     RowBlock block(head, row, rows);
     const std::int64_t live = live_columns(head, row, rows);
     block.add_columns(0, live);
-    if (live < head.k_rows && block.masked_counts()) block.add_columns(live, head.k_rows);
+    if (live < head.k_rows && block.counts_masked()) block.add_columns(live, head.k_rows);
     block.finish(out, sums);
   }
 }

@@ -59,8 +59,8 @@ struct AttentionGradHead : AttentionHead {
 };
 
 // The functions attention_grad* compute q_bar of each head, and k_bar and v_bar. The heads share
-// one k and v, so k_bar and v_bar are summed over the heads in their order. Rows whose scores are
-// all masked contribute nothing to q_bar and k_bar.
+// one k and v, so k_bar and v_bar are summed over the heads in their order. Masked scores
+// contribute nothing to q_bar and k_bar.
 //
 // attention_grad: all three results in one pass. attention_grad_columns: rows [begin, end) of k_bar
 // and v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar;

@@ -17,26 +17,25 @@ BackwardMemory& memory() { return kept_by_thread<BackwardMemory>(); }
 // end) of a head.
 struct RowSums {
   std::int64_t begin;
-  float *most, *share, *mean, *factor;
-  bool has_dead;
+  float *most, *share, *mean;
 
-  TileColumns at(std::int64_t row) const {
+  TileColumns at(std::int64_t row, float factor) const {
     const std::int64_t i = row - begin;
-    return {most + i, share + i, mean + i, factor + i};
+    return {most + i, share + i, mean + i, factor};
+  }
+  bool count_masked(const AttentionHead& head, const ScoreTile& t) const {
+    return masked_counts(head, most + t.row - begin, t.rows);
   }
 };
 
-constexpr std::int64_t kRowSums = 4;
+constexpr std::int64_t kRowSums = 3;
 
 RowSums row_sums(const AttentionGradHead& head, std::int64_t begin, std::int64_t end, float* to) {
   const std::int64_t room = whole_lanes(end - begin);
-  RowSums sums = {begin, to, to + room, to + 2 * room, to + 3 * room, false};
+  RowSums sums = {begin, to, to + room, to + 2 * room};
   for (std::int64_t i = 0; i < end - begin; ++i) {
     sums.most[i] = head.sums[begin + i];
     sums.share[i] = 1 / head.sums[head.q_rows + begin + i];
-    const bool dead = is_dead(head, sums.most[i]);
-    sums.factor[i] = dead ? 0 : head.scale;
-    sums.has_dead |= dead;
   }
   for (std::int64_t r = begin; r < end; r += head.row_block) {
     const std::int64_t rows = std::min(head.row_block, end - r);
@@ -60,7 +59,8 @@ struct ColumnBlock {
   FloatRows k, v;
 };
 
-// A tile whose rows are rows of k: its weights and the gradients of its scores.
+// A tile whose rows are rows of k: its weights and the gradients of its scores, which are 0 for
+// masked scores, whatever their weights.
 class Tile {
  public:
   Tile(const AttentionGradHead& head, const RowSums& sums, const ColumnBlock& columns,
@@ -78,9 +78,12 @@ class Tile {
              false);
     multiply({.trans_b = true}, columns.count, rows, head.v_depth, columns.v, cotangent_,
              gradients_, ld_, false);
-    const float scale = finish_scores(head, {row, rows, columns.begin, columns.count},
-                                      /*by_columns=*/true, weights_, ld_);
-    attention_tiles().unsoften(weights_, gradients_, ld_, columns.count, rows, scale, sums.at(row));
+    const ScoreTile tile = {row, rows, columns.begin, columns.count};
+    const float scale = finish_scores(head, tile, /*by_columns=*/true, weights_, ld_);
+    attention_tiles().unsoften(weights_, gradients_, ld_, columns.count, rows, scale,
+                               sums.at(row, head.scale));
+    if (sums.count_masked(head, tile))
+      put_masked(head, tile, /*by_columns=*/true, 0, gradients_, ld_);
   }
 
   void add_to_columns(float* k_bar, std::int64_t k_ld, float* v_bar, std::int64_t v_ld,
@@ -133,7 +136,7 @@ struct Sums {
 };
 
 bool counts(const AttentionGradHead& head, const RowSums& sums, const ScoreTile& t) {
-  return sums.has_dead || !is_beyond(head, t);
+  return !is_beyond(head, t) || sums.count_masked(head, t);
 }
 
 // Handles columns [begin, end) of heads that share one k and v; q_bars: one sum for each head, or

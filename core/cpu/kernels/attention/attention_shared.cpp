@@ -98,47 +98,70 @@ void only_scale(const Lines& lines, float scale) {
     for (std::int64_t i = 0; i < lines.length; ++i) lines.data[l * lines.ld + i] *= scale;
 }
 
-void select(const Lines& lines, float masked, const LineOperand& mask) {
+void select(const Lines& lines, float value, const LineOperand& mask) {
   for (std::int64_t l = 0; l < lines.count; ++l) {
     float* const s = lines.data + l * lines.ld;
     const bool* const keep = static_cast<const bool*>(mask.data) + l * mask.line;
-    for (std::int64_t i = 0; i < lines.length; ++i) s[i] = keep[i * mask.item] ? s[i] : masked;
+    for (std::int64_t i = 0; i < lines.length; ++i) s[i] = keep[i * mask.item] ? s[i] : value;
   }
 }
 
+Lines lines_of(const ScoreTile& t, bool by_columns, float* data, std::int64_t ld) {
+  return {by_columns ? t.columns : t.rows, by_columns ? t.rows : t.columns, data, ld};
+}
+LineOperand operand_of(const AttentionScoreOperand& x, DType dtype, const ScoreTile& t,
+                       bool by_columns) {
+  const auto* const first = static_cast<const std::byte*>(x.data) +
+                            (t.row * x.row + t.column * x.column) * itemsize(dtype);
+  return {first, by_columns ? x.column : x.row, by_columns ? x.row : x.column};
+}
+
+// True if the causal mask masks scores of the tile.
+bool crosses(const AttentionHead& head, const ScoreTile& t) {
+  return head.causal && t.column + t.columns - 1 > t.row + head.causal_offset;
+}
+
+// exp of a number below this is 0.
+constexpr float kGone = -104;
+
 }  // namespace
+
+bool masked_counts(const AttentionHead& head, const float* most, std::int64_t rows) {
+  if (!head.causal && head.mask.data == nullptr) return false;
+  return std::any_of(most, most + rows, [&](float m) { return !(head.masked - m < kGone); });
+}
+
+void put_masked(const AttentionHead& head, const ScoreTile& t, bool by_columns, float value,
+                float* to, std::int64_t ld) {
+  const Lines lines = lines_of(t, by_columns, to, ld);
+  if (head.mask.data != nullptr) select(lines, value, operand_of(head.mask, bool_, t, by_columns));
+  if (!crosses(head, t)) return;
+  for (std::int64_t l = 0; l < lines.count; ++l) {
+    float* const s = to + l * ld;
+    if (by_columns) {  // rows before the first row that attends to this column
+      const std::int64_t first = t.column + l - head.causal_offset - t.row;
+      std::fill(s, s + std::clamp<std::int64_t>(first, 0, t.rows), value);
+    } else {
+      const std::int64_t live = t.row + l + head.causal_offset + 1 - t.column;
+      std::fill(s + std::clamp<std::int64_t>(live, 0, t.columns), s + t.columns, value);
+    }
+  }
+}
 
 float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_columns, float* scores,
                     std::int64_t ld) {
-  const bool crosses = head.causal && t.column + t.columns - 1 > t.row + head.causal_offset;
-  if (!crosses && head.bias.data == nullptr && head.mask.data == nullptr) return head.scale;
-  const Lines lines = {by_columns ? t.columns : t.rows, by_columns ? t.rows : t.columns, scores,
-                       ld};
-  const auto operand = [&](const AttentionScoreOperand& x, DType dtype) {
-    const auto* const first = static_cast<const std::byte*>(x.data) +
-                              (t.row * x.row + t.column * x.column) * itemsize(dtype);
-    return LineOperand{first, by_columns ? x.column : x.row, by_columns ? x.row : x.column};
-  };
+  if (!crosses(head, t) && head.bias.data == nullptr && head.mask.data == nullptr)
+    return head.scale;
+  const Lines lines = lines_of(t, by_columns, scores, ld);
   if (head.bias.data == nullptr) {
     only_scale(lines, head.scale);
   } else {
-    const LineOperand bias = operand(head.bias, head.bias_dtype);
+    const LineOperand bias = operand_of(head.bias, head.bias_dtype, t, by_columns);
     if (head.bias_dtype == f32) scale_and_add<float>(lines, head.scale, bias);
     if (head.bias_dtype == bf16) scale_and_add<bfloat16>(lines, head.scale, bias);
     if (head.bias_dtype == f16) scale_and_add<float16>(lines, head.scale, bias);
   }
-  if (head.mask.data != nullptr) select(lines, head.masked, operand(head.mask, bool_));
-  if (!crosses) return 1;
-  for (std::int64_t l = 0; l < lines.count; ++l) {
-    float* const s = lines.data + l * ld;
-    if (by_columns) {  // rows before the first row that attends to this column
-      const std::int64_t first = t.column + l - head.causal_offset - t.row;
-      std::fill(s, s + std::clamp<std::int64_t>(first, 0, t.rows), head.masked);
-    } else {
-      const std::int64_t live = t.row + l + head.causal_offset + 1 - t.column;
-      std::fill(s + std::clamp<std::int64_t>(live, 0, t.columns), s + t.columns, head.masked);
-    }
-  }
+  put_masked(head, t, by_columns, head.masked, scores, ld);
   return 1;
 }
 

@@ -51,14 +51,15 @@ std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int6
 inline bool is_beyond(const AttentionHead& head, const ScoreTile& t) {
   return t.column >= live_columns(head, t.row, t.rows);
 }
+// True if masked scores may have weight in some row, given each row's largest score: the masked
+// score is not far below it, for example where all scores of the row are masked.
+bool masked_counts(const AttentionHead& head, const float* most, std::int64_t rows);
+// Writes `value` for each score of a tile that the mask or the causal mask masks. `by_columns`:
+// rows of the tile are rows of k.
+void put_masked(const AttentionHead& head, const ScoreTile& t, bool by_columns, float value,
+                float* to, std::int64_t ld);
 // Turns products of q and k into scores that still have to be multiplied by the returned scale.
-// `by_columns`: rows of the tile are rows of k.
 float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_columns, float* scores,
                     std::int64_t ld);
-
-// True if all scores of a row are masked, given the row's largest score.
-inline bool is_dead(const AttentionHead& head, float most) {
-  return (head.causal || head.mask.data != nullptr) && most == head.masked;
-}
 
 }  // namespace shmap::cpu

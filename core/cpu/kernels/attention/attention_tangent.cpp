@@ -23,15 +23,12 @@ void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std
   };
   for (std::int64_t row = begin; row < end; row += head.row_block) {
     const std::int64_t rows = std::min(head.row_block, end - row), room = whole_lanes(rows);
-    float* const share = floats(memory.rows, 3 * room);
-    float *const factor = share + room, *const common = factor + room;
+    float* const share = floats(memory.rows, 2 * room);
+    float* const common = share + room;
     const float* const most = head.sums + row;
-    bool has_dead = false;
+    const bool counts_masked = masked_counts(head, most, rows);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const bool dead = is_dead(head, most[r]);
-      has_dead |= dead;
       share[r] = 1 / head.sums[head.q_rows + row + r];
-      factor[r] = dead ? 0 : head.scale;
       common[r] = 0;
     }
     const FloatRows q = read(head.q, row, rows, head.depth, memory.q),
@@ -40,7 +37,7 @@ void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std
     float* const tangents = floats(memory.tangents, rows * ld);
     float* const result = floats(memory.result, rows * result_ld);
     std::fill(result, result + rows * result_ld, 0.f);
-    const std::int64_t columns = has_dead ? head.k_rows : live_columns(head, row, rows);
+    const std::int64_t columns = counts_masked ? head.k_rows : live_columns(head, row, rows);
     for (std::int64_t c = 0; c < columns; c += head.column_block) {
       const std::int64_t n = std::min(head.column_block, columns - c);
       const FloatRows k = read(head.k, c, n, head.depth, memory.k),
@@ -48,7 +45,8 @@ void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std
                       k_dot = read(head.k_dot, c, n, head.depth, memory.k_dot),
                       v_dot = read(head.v_dot, c, n, head.v_depth, memory.v_dot);
       multiply({.trans_b = true}, rows, n, head.depth, q, k, scores, ld, false);
-      const float scale = finish_scores(head, {row, rows, c, n}, /*by_columns=*/false, scores, ld);
+      const ScoreTile tile = {row, rows, c, n};
+      const float scale = finish_scores(head, tile, /*by_columns=*/false, scores, ld);
       const bool has_scores = q_dot.data != nullptr || k_dot.data != nullptr;
       if (q_dot.data != nullptr)
         multiply({.trans_b = true}, rows, n, head.depth, q_dot, k, tangents, ld, false);
@@ -57,7 +55,8 @@ void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std
                  q_dot.data != nullptr);
       }
       if (!has_scores) std::fill(tangents, tangents + rows * ld, 0.f);
-      tiles.tangents(scores, tangents, ld, rows, n, scale, {most, share, factor, common});
+      if (counts_masked) put_masked(head, tile, /*by_columns=*/false, 0, tangents, ld);
+      tiles.tangents(scores, tangents, ld, rows, n, scale, {most, share, head.scale, common});
       if (has_scores)
         multiply({}, rows, head.v_depth, n, {tangents, ld}, v, result, result_ld, true);
       if (v_dot.data != nullptr)

@@ -111,21 +111,18 @@ void unsoften(float* scores, float* gradients, std::int64_t ld, std::int64_t row
               std::int64_t cols, float scale, const TileColumns& by) {
   for (std::int64_t r = 0; r < rows; ++r, scores += ld, gradients += ld) {
 #if SHMAP_VECTOR_MATH
-    const V scales = hn::Set(D{}, scale);
+    const V scales = hn::Set(D{}, scale), factor = hn::Set(D{}, by.factor);
     for (std::int64_t c = 0; c < cols; c += Soften::kStep) {
       const V s = hn::MulSub(hn::Load(D{}, scores + c), scales, hn::Load(D{}, by.most + c));
       const V w = hn::Mul(power(s), hn::Load(D{}, by.share + c));
       const V g = hn::Sub(hn::Load(D{}, gradients + c), hn::Load(D{}, by.mean + c));
-      const V factor = hn::Load(D{}, by.factor + c);
       hn::Store(w, D{}, scores + c);
-      hn::Store(hn::IfThenZeroElse(hn::Eq(factor, hn::Zero(D{})), hn::Mul(hn::Mul(w, g), factor)),
-                D{}, gradients + c);
+      hn::Store(hn::Mul(hn::Mul(w, g), factor), D{}, gradients + c);
     }
 #else
     for (std::int64_t c = 0; c < cols; ++c) {
       scores[c] = std::exp(scores[c] * scale - by.most[c]) * by.share[c];
-      const float g = scores[c] * (gradients[c] - by.mean[c]) * by.factor[c];
-      gradients[c] = by.factor[c] == 0 ? 0 : g;
+      gradients[c] = scores[c] * (gradients[c] - by.mean[c]) * by.factor;
     }
 #endif
   }
@@ -137,7 +134,7 @@ void tangents(float* scores, float* t, std::int64_t ld, std::int64_t rows, std::
     float sum = 0;
     for (std::int64_t c = 0; c < cols; ++c) {
       scores[c] = std::exp(scores[c] * scale - by.most[r]) * by.share[r];
-      sum += t[c] = by.factor[r] == 0 ? 0 : scores[c] * t[c] * by.factor[r];
+      sum += t[c] = scores[c] * t[c] * by.factor;
     }
     by.common[r] += sum;
   }

@@ -20,21 +20,21 @@ using SoftenTile = bool (*)(float* scores, std::int64_t ld, std::int64_t rows, s
 
 // Backward, for a tile whose rows are those of k and whose columns are those of q: replaces the
 // scores by weights, w = exp(scale · s - most) · share, and the gradients g of the weights by the
-// gradients of the scores, w · (g - mean) · factor, and 0 where the factor is 0, also where w is
-// NaN (a row that is masked whole with -infinity). The four vectors have one element for each
-// column.
+// gradients of the scores, w · (g - mean) · factor. The vectors have one element for each column.
 struct TileColumns {
-  const float *most, *share, *mean, *factor;
+  const float *most, *share, *mean;
+  float factor;
 };
 using UnsoftenTile = void (*)(float* scores, float* gradients, std::int64_t ld, std::int64_t rows,
                               std::int64_t cols, float scale, const TileColumns& columns);
 
 // Forward mode, for a tile as in SoftenTile whose softmax is known: replaces the scores by weights,
-// w = exp(scale · s - most[row]) · share[row], and the tangents t of the scores by w · t ·
-// factor[row] (0 where that is 0), the tangents of the weights without a term that is constant in
-// each row. Adds the row's sum of these to `common`.
+// w = exp(scale · s - most[row]) · share[row], and the tangents t of the scores by w · t · factor,
+// the tangents of the weights without a term that is constant in each row. Adds the row's sum of
+// these to `common`.
 struct TileRows {
-  const float *most, *share, *factor;
+  const float *most, *share;
+  float factor;
   float* common;
 };
 using TangentTile = void (*)(float* scores, float* tangents, std::int64_t ld, std::int64_t rows,
