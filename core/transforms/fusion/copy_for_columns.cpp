@@ -8,6 +8,7 @@
 #include "core/runtime/fused_columns.h"
 #include "core/transforms/fusion/column_rules.h"
 #include "core/transforms/fusion/fuse_rules.h"
+#include "core/transforms/fusion/fused_from_fused.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"
@@ -25,7 +26,7 @@ class ColumnCopier {
   JaxprRef run() {
     for (int i = 0; i < program_.size(); ++i) {
       FuseSpace space;
-      if (reduces_columns(program_.eqn(i), &space)) choose_copies(i, program_.eqn(i).in[0], i);
+      if (reduces_columns(program_.eqn(i), &space)) choose_copies(i);
     }
     if (copied_.empty()) return JaxprRef(&program_.jaxpr());
     for (int i = 0; i < program_.size(); ++i) {
@@ -50,19 +51,25 @@ class ColumnCopier {
     return !a.is_literal() && a.type().size() == e.out[0]->type.size();
   }
 
-  // Follows the operand `a` of equation `reader` back along the chain of elementwise operations
-  // that the reduction reads, to the first value that others read too. Notes that `reader` gets a
-  // copy of that value if a copy is worth it.
-  void choose_copies(int reduction, const Atom& a, int reader) {
-    const int maker = a.is_literal() ? -1 : program_.maker(a);
-    if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) return;
-    const Eqn& e = program_.eqn(maker);
-    if (program_.reads(a.var()) != 1 || program_.is_result(a.var())) {
-      if (is_cheap(e) && others_follow(reduction, a.var(), reader)) copied_[reader] = a.var();
-      return;
+  // Follows the elementwise operations that the reduction reads back to the first values that
+  // others read too. Notes that the reader of such a value gets a copy of it if a copy is worth it.
+  // Stops after as many operations as a fused program has at most.
+  void choose_copies(int reduction) {
+    std::vector<int> readers = {reduction};
+    for (std::size_t next = 0; next < readers.size() && next < std::size_t{kMostFusedOps}; ++next) {
+      const int reader = readers[next];
+      const Eqn& e = program_.eqn(reader);
+      for (const Atom& a : e.in) {
+        if (reader != reduction && !is_full(a, e)) continue;
+        const int maker = a.is_literal() ? -1 : program_.maker(a);
+        if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) continue;
+        if (program_.reads(a.var()) == 1 && !program_.is_result(a.var())) {
+          readers.push_back(maker);
+        } else if (is_cheap(program_.eqn(maker)) && others_follow(reduction, a.var(), reader)) {
+          copied_[reader] = a.var();
+        }
+      }
     }
-    for (const Atom& in : e.in)
-      if (is_full(in, e)) choose_copies(reduction, in, maker);
   }
 
   // True if computing e again takes no longer than reading its value: e is a sum, difference or

@@ -7,6 +7,8 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/device/runtime.h"
+#include "core/transforms/fusion/copy_for_columns.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 #include "tests/support/under_jit.h"
 
@@ -115,6 +117,24 @@ TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
         return difference * sum(square(difference), 0);
       },
       x, y);
+}
+
+// A value is copied only where a fused program can reach from it to the reduction; the chain
+// between the two may have any length.
+TEST(FuseColumns, AValueFarBeforeTheReductionIsNotCopied) {
+  const auto copies = [](int steps) {
+    const ClosedJaxpr j = make_jaxpr([steps](Array x) {
+      const Array shared = x * 2.f;
+      Array y = shared;
+      for (int i = 0; i < steps; ++i) y = y + 1.f;
+      return shared * sum(y, 0);
+    })(ShapedArray({64, 64}, f32));
+    const JaxprRef before = j.impl().jaxpr;
+    return copy_for_columns(*before) != before;
+  };
+  EXPECT_TRUE(copies(50));
+  EXPECT_FALSE(copies(200));
+  EXPECT_FALSE(copies(50000));
 }
 
 TEST(FuseColumns, SeveralOuterDimsAreRows) {
