@@ -11,6 +11,7 @@
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/host_transfer.h"
 #include "core/transforms/passes/algebra.h"
@@ -210,18 +211,18 @@ class Forward {
   }
 
   // Replaces operands that are broadcasts of literals by the literals. At least one operand must
-  // keep the shape of the result.
+  // keep the shape of the result; of a clamp, the value between the bounds.
   void take_scalars(Eqn& e) {
     const int rank = e.out[0]->type.rank();
     const bool shaped = std::any_of(e.in.begin(), e.in.end(), [&](const Atom& a) {
       return a.type().rank() == rank && !repeated_scalar(a);
     });
     if (rank == 0 || !shaped) return;
-    for (Atom& a : e.in) {
-      if (const Atom* scalar = repeated_scalar(a)) {
-        a = Atom(*scalar);
-        changed_ = true;
-      }
+    for (std::size_t i = 0; i < e.in.size(); ++i) {
+      const Atom* const scalar = repeated_scalar(e.in[i]);
+      if (!scalar || (e.primitive == &clamp_p && i == 1)) continue;
+      e.in[i] = Atom(*scalar);
+      changed_ = true;
     }
   }
 

@@ -172,6 +172,21 @@ TEST(Simplify, ARepeatedHostScalarIsAnOperandItself) {
             "  in ( d, a, f, g ) }");
 }
 
+// The value between the bounds has the result's shape, and thus stays an array.
+TEST(Simplify, ARepeatedHostScalarBetweenBoundsStays) {
+  const auto text = [](const std::string& operands) {
+    return to_string(simplified(extend::parse_jaxpr(
+        "{ lambda a:f32[4], b:f32[4] .\n"
+        "  let c:f32[4] = broadcast_in_dim[broadcast_dimensions=() shape=(4,)] 2.0\n"
+        "      d:f32[4] = clamp " +
+        operands +
+        "\n"
+        "  in ( d ) }")));
+  };
+  EXPECT_THAT(text("a c b"), testing::HasSubstr("= clamp a c b\n"));
+  EXPECT_THAT(text("c a b"), testing::HasSubstr("= clamp 2.0 a b\n"));
+}
+
 TEST(Simplify, NoBitOfAValueChanges) {
   const float inf = std::numeric_limits<float>::infinity();
   const Array x = array<float>({-0.f, 0.f, 1e-42f, -3.5f, inf, -inf}, {2, 3});
