@@ -18,6 +18,9 @@ namespace {
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
+// A mask is split so often at most. (Masks that share halves could be split in many ways.)
+constexpr int kMostSplits = 32;
+
 bool is_narrow_float(DType dtype) { return is_half(dtype) || dtype == DType::f32; }
 
 // One operand of a dot_general. is_plain: it has exactly one contracted dim, and one dim that is
@@ -204,7 +207,8 @@ class AttentionMatcher {
       for (const std::size_t first : {0u, 1u}) {
         const Found before = found_;
         const Atom &half = e->in[first], &other = e->in[1 - first];
-        if (!found_.causal && match_mask(half, places_of(half, inside), drops) && found_.causal &&
+        if (!found_.causal && ++splits_ <= kMostSplits &&
+            match_mask(half, places_of(half, inside), drops) && found_.causal &&
             match_mask(other, places_of(other, inside), drops))
           return true;
         found_ = before;
@@ -401,6 +405,7 @@ class AttentionMatcher {
   const bool weights_first_;
   int rank_ = 0, row_ = 0, column_ = 0;
   Found found_;
+  int splits_ = 0;
   const Atom *q_ = nullptr, *k_ = nullptr, *v_ = nullptr;
   Dims q_dims_, k_dims_, v_dims_, out_dims_;
   const VarRef* result_ = nullptr;

@@ -11,6 +11,9 @@ namespace {
 
 // Up to this number, every dtype here holds positions, constants and sums of two of these exactly.
 constexpr double kMostExact = 1 << 22;
+// A search for positions visits so many values at most. (Sums that share operands lead to a value
+// in many ways.)
+constexpr int kMostVisits = 64;
 
 bool counts_exactly(DType dtype) {
   return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::f32 || dtype == DType::f64;
@@ -26,8 +29,8 @@ class Positions {
   Positions(const ProgramIndex& program, int row, int column)
       : program_(program), row_(row), column_(column) {}
 
-  std::optional<Affine> of(const Atom& a, const IntList& places) const {
-    if (!counts_exactly(a.type().dtype())) return std::nullopt;
+  std::optional<Affine> of(const Atom& a, const IntList& places) {
+    if (++visits_ > kMostVisits || !counts_exactly(a.type().dtype())) return std::nullopt;
     if (a.is_literal()) return literal(a);
     const int i = program_.maker(a);
     if (i < 0) return std::nullopt;
@@ -36,10 +39,7 @@ class Positions {
     if (e.primitive == &convert_element_type_p) return of(e.in[0], places);
     if (e.primitive == &broadcast_in_dim_p && e.in[0].is_literal()) return literal(e.in[0]);
     if (e.primitive == &add_p || e.primitive == &sub_p) {
-      const auto x = of(e.in[0], places_of(e.in[0], places)),
-                 y = of(e.in[1], places_of(e.in[1], places));
-      if (!x || !y) return std::nullopt;
-      return combined(*x, *y, e.primitive == &add_p ? 1 : -1);
+      return joined(e.in[0], e.in[1], e.primitive == &add_p ? 1 : -1, places);
     }
     IntList inside = places;
     if (!go_through_repetition(e, &inside)) return std::nullopt;
@@ -47,14 +47,20 @@ class Positions {
   }
 
   // a - b.
-  std::optional<Affine> difference(const Eqn& e, int a, int b, const IntList& places) const {
-    const Atom &x = e.in[static_cast<std::size_t>(a)], &y = e.in[static_cast<std::size_t>(b)];
-    const auto left = of(x, places_of(x, places)), right = of(y, places_of(y, places));
-    if (!left || !right) return std::nullopt;
-    return combined(*left, *right, -1);
+  std::optional<Affine> difference(const Atom& a, const Atom& b, const IntList& places) {
+    return joined(a, b, -1, places);
   }
 
  private:
+  // a + sign * b.
+  std::optional<Affine> joined(const Atom& a, const Atom& b, double sign, const IntList& places) {
+    const auto x = of(a, places_of(a, places));
+    if (!x) return std::nullopt;
+    const auto y = of(b, places_of(b, places));
+    if (!y) return std::nullopt;
+    return combined(*x, *y, sign);
+  }
+
   // A scalar has no dims: it is broadcast to the result's shape.
   static IntList places_of(const Atom& a, const IntList& places) {
     return a.type().rank() == 0 ? IntList() : places;
@@ -86,6 +92,7 @@ class Positions {
 
   const ProgramIndex& program_;
   int row_, column_;
+  int visits_ = 0;
 };
 
 // What a comparison says where it is true.
@@ -132,8 +139,8 @@ std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Ato
     left_is_greater = !left_is_greater;
     strict = !strict;
   }
-  const Positions positions(program, row, column);
-  const auto d = positions.difference(e, left_is_greater ? 0 : 1, left_is_greater ? 1 : 0, places);
+  const Atom &greater = e.in[left_is_greater ? 0 : 1], &less = e.in[left_is_greater ? 1 : 0];
+  const auto d = Positions(program, row, column).difference(greater, less, places);
   if (!d || d->rows != 1 || d->columns != -1) return std::nullopt;
   return static_cast<std::int64_t>(d->constant) - (strict ? 1 : 0);
 }

@@ -259,6 +259,29 @@ TEST(FindAttention, ACausalMaskAndAScalar) {
   }
 }
 
+// Positions and masks that share operands lead to these in 2^30 ways.
+TEST(FindAttention, MasksOfManyWaysAreNotFollowedAllTheWay) {
+  const auto with = [](auto mask) {
+    return [mask](const Arrays& x) {
+      const Array s = matmul(x[0], transpose(x[1]));
+      return matmul(softmax(where(mask(x[3]), s, -kInf)), x[2]);
+    };
+  };
+  const auto sums = [](const Array&) {
+    Array offset = zeros({24, 24});
+    for (int i = 0; i < 30; ++i) offset = offset + (offset + 1.f);
+    return rows(24) + offset >= columns(24);
+  };
+  const auto halves = [](const Array& kept) {
+    Array mask = kept;
+    for (int i = 0; i < 30; ++i) mask = logical_and(mask, logical_and(kept, mask));
+    return mask;
+  };
+  const auto t = and_also(three({24, 16}), ShapedArray({24, 24}, bool_));
+  EXPECT_THAT(found(with(sums), t), HasSubstr("mask_dims=(0, 1)"));
+  EXPECT_THAT(found(with(halves), t), HasSubstr("mask_dims=(0, 1)"));
+}
+
 TEST(FindAttention, MoreBatchDimsThanTwoThatLieOneInTheOther) {
   const auto f = vmap([](Array q, Array k, Array v) {
     const Array s = einsum("bqhd,bkhd->bhqk", q, k);
