@@ -4,9 +4,9 @@
 // are widened to float, computed and rounded once.
 //
 // Semantics are those of the CPU's kernels: integers wrap and never trap, shifts by the width or
-// more give 0 or the sign, max and min give NaN where an operand is NaN, comparisons except `ne`
-// are false where an operand is NaN, and a conversion of a float to an integer truncates and
-// saturates, and gives 0 for NaN.
+// more give 0 or the sign, max and min give NaN where an operand is NaN and take -0 for less than
+// 0, comparisons except `ne` are false where an operand is NaN, and a conversion of a float to an
+// integer truncates and saturates, and gives 0 for NaN.
 //
 // This file compiles as C++20, as CUDA and, as text, at run time. At run time no header of the
 // toolkit or the system exists: the file then includes none, and it uses no name of the standard
@@ -96,6 +96,14 @@ SHMAP_FN double double_of(unsigned long bits) {
 #else
   return __builtin_bit_cast(double, bits);
 #endif
+}
+
+template <class T>
+SHMAP_FN T float_with(Unsigned<T> bits) {
+  if constexpr (sizeof(T) == 8)
+    return double_of(bits);
+  else
+    return float_of(bits);
 }
 
 // --- the half types
@@ -273,16 +281,20 @@ SHMAP_FN T sign(T x) {  // a float zero or NaN stays as it is
   else
     return static_cast<T>(x > 0);
 }
+// Of two floats that are equal, only the signs may differ, and only of zeros. A NaN in b makes both
+// comparisons with a false; a != a finds one in a.
 template <class T>
-SHMAP_FN T max(T a, T b) {  // a NaN in b makes a > b false; a != a finds one in a
+SHMAP_FN T max(T a, T b) {
   const T larger = a > b ? a : b;
-  if constexpr (is_float<T>) return a != a ? a : larger;
+  if constexpr (is_float<T>)
+    return a != a ? a : a == b ? float_with<T>(bits_of(a) & bits_of(b)) : larger;
   return larger;
 }
 template <class T>
 SHMAP_FN T min(T a, T b) {
   const T smaller = a < b ? a : b;
-  if constexpr (is_float<T>) return a != a ? a : smaller;
+  if constexpr (is_float<T>)
+    return a != a ? a : a == b ? float_with<T>(bits_of(a) | bits_of(b)) : smaller;
   return smaller;
 }
 template <class T>

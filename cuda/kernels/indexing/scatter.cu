@@ -108,9 +108,8 @@ SHMAP_FN T combined(T old, T term) {
   const auto a = scalar::widen(old), b = scalar::widen(term);
   if constexpr (op == ScatterKind::add) return scalar::narrow<T>(scalar::add(a, b));
   if constexpr (op == ScatterKind::mul) return scalar::narrow<T>(scalar::mul(a, b));
-  // The result is NaN if either operand is.
-  if constexpr (op == ScatterKind::min) return a != a || a < b ? old : term;
-  return a != a || a > b ? old : term;
+  if constexpr (op == ScatterKind::min) return scalar::narrow<T>(scalar::min(a, b));
+  return scalar::narrow<T>(scalar::max(a, b));
 }
 template <ScatterKind op>
 SHMAP_FN Boolean combined(Boolean old, Boolean term) {

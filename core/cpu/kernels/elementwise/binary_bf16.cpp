@@ -10,6 +10,7 @@
 #include "core/cpu/kernels/vector/targets-inl.h"
 //
 #include "core/cpu/kernels/vector/bf16-inl.h"
+#include "core/cpu/kernels/vector/extremes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -32,12 +33,11 @@ struct Mul {
 struct Div {
   static HWY_INLINE V run(V a, V b) { return hn::Div(a, b); }
 };
-// hn::Max and hn::Min return b if either operand is a NaN.
 struct Max {
-  static HWY_INLINE V run(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
+  static HWY_INLINE V run(V a, V b) { return larger(a, b); }
 };
 struct Min {
-  static HWY_INLINE V run(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
+  static HWY_INLINE V run(V a, V b) { return smaller(a, b); }
 };
 
 // An operand: one value for all elements, or an array.

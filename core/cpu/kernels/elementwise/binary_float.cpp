@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/cpu/kernels/elementwise/binary_lookup.h"
+#include "core/cpu/kernels/vector/extremes.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/binary_float.cpp"
@@ -37,18 +38,16 @@ struct Div {
     return a / b;
   }
 };
-struct Max {  // a NaN in b fails the first comparison, a NaN in a the second
+struct Max {
   template <class T>
   static T run(T a, T b) {
-    const T larger = a > b ? a : b;
-    return a != a ? a : larger;
+    return larger_of(a, b);
   }
 };
 struct Min {
   template <class T>
   static T run(T a, T b) {
-    const T smaller = a < b ? a : b;
-    return a != a ? a : smaller;
+    return smaller_of(a, b);
   }
 };
 struct Rem {

@@ -10,6 +10,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/elementwise/select.cpp"
 #include "core/cpu/kernels/vector/targets-inl.h"
+//
+#include "core/cpu/kernels/vector/extremes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -69,10 +71,8 @@ void clamp_floats(const void* low, bool low_scalar, const void* x, const void* h
   const T* h = static_cast<const T*>(high);
   T* o = static_cast<T*>(out);
   const auto low_all = hn::Set(d, *l), high_all = hn::Set(d, *h);
-  const auto clamped = [&](auto least, auto value, auto most) HWY_ATTR {
-    const auto raised = hn::IfThenElse(hn::IsNaN(least), least, hn::Max(least, value));
-    return hn::IfThenElse(hn::IsNaN(raised), raised, hn::Min(raised, most));
-  };
+  const auto clamped = [&](auto least, auto value, auto most)
+                           HWY_ATTR { return smaller(larger(least, value), most); };
   std::int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     const auto least = low_scalar ? low_all : hn::LoadU(d, l + i);

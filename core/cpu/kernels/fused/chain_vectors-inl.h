@@ -1,7 +1,7 @@
 // The vectors on which chains compute, how they are loaded and stored, and the operations on them
 // that Highway does not have, for chain.cpp.
 //
-// Included after exp-inl.h for f32, once for each instruction set.
+// Included after exp-inl.h for f32 and reduce_ops-inl.h, once for each instruction set.
 #include "core/cpu/kernels/vector/short_cast-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,11 +17,6 @@ using D = Tag<float>;
 using V = hn::Vec<D>;
 constexpr std::int64_t kStep = hn::MaxLanes(D{});  // all dtypes of chains have 4 bytes
 constexpr std::int64_t kGroup = 8 * kStep;         // elements that are in registers at once
-
-// Treat NaNs as the kernels of two operands do: hn::Max returns b if b is a NaN; a NaN in a is
-// tested for.
-HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
-HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
 
 // As the kernel of exp computes it (elementwise/unary_math-inl.h).
 HWY_INLINE V exponential(V x) {

@@ -15,6 +15,7 @@
 #include "core/cpu/kernels/indexing/gather_index.h"
 #include "core/cpu/kernels/indexing/kept_rows.h"
 #include "core/cpu/kernels/move/copy.h"
+#include "core/cpu/kernels/vector/extremes.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -36,9 +37,9 @@ T combined(T a, T b) {
   } else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     return T(combined<float, op>(a, b));
   } else if constexpr (op == ScatterKind::min) {
-    return a != a || a < b ? a : b;  // NaN if either is
+    return smaller_of(a, b);
   } else if constexpr (op == ScatterKind::max) {
-    return a != a || a > b ? a : b;
+    return larger_of(a, b);
   } else if constexpr (std::is_integral_v<T>) {
     using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps
     const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);

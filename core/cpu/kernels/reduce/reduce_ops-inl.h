@@ -2,14 +2,16 @@
 // reductions, collectives and argmax.
 //
 // Included after targets-inl.h, once for each instruction set.
+#include "core/cpu/kernels/vector/extremes-inl.h"
+#include "core/cpu/kernels/vector/extremes.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
-// `neutral` is an x for which vector(a, x) has the bits of a. hn::Max and hn::Min return b unless a
-// is larger (smaller): also if either is a NaN, and if both are zeros.
+// `neutral` is an x for which vector(a, x) has the bits of a.
 #define SHMAP_VECTOR_OP(expression, neutral_value) \
   static constexpr double neutral = neutral_value; \
   template <class V>                               \
@@ -50,11 +52,10 @@ struct Max {
   static constexpr T identity = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
                                                             : std::numeric_limits<T>::lowest();
   template <class T>
-  static T run(T a, T b) {  // a NaN in b fails the comparison, a NaN in a is tested for
-    const T larger = a > b ? a : b;
-    return a != a ? a : larger;
+  static T run(T a, T b) {
+    return larger_of(a, b);
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)), -HUGE_VAL)
+  SHMAP_VECTOR_OP(larger(a, b), -HUGE_VAL)
 };
 struct Min {
   template <class T>
@@ -62,10 +63,9 @@ struct Min {
                                                             : std::numeric_limits<T>::max();
   template <class T>
   static T run(T a, T b) {
-    const T smaller = a < b ? a : b;
-    return a != a ? a : smaller;
+    return smaller_of(a, b);
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)), HUGE_VAL)
+  SHMAP_VECTOR_OP(smaller(a, b), HUGE_VAL)
 };
 struct Or {
   template <class T>

@@ -9,6 +9,7 @@
 #include "core/base/element_type.h"
 #include "core/cpu/kernels/reduce/reduce.h"
 #include "core/cpu/kernels/reduce/scan_loops.h"
+#include "core/cpu/kernels/vector/extremes.h"
 #include "shmap/half.h"
 
 namespace shmap::cpu {
@@ -54,8 +55,7 @@ struct Max {
   using Acc = std::conditional_t<kReal<T> && sizeof(T) == 2, float, T>;
   template <class A>
   static A run(A a, A b) {
-    const A larger = a > b ? a : b;
-    return a != a ? a : larger;
+    return larger_of(a, b);
   }
 };
 struct Min {
@@ -64,8 +64,7 @@ struct Min {
   using Acc = Max::Acc<T>;
   template <class A>
   static A run(A a, A b) {
-    const A smaller = a < b ? a : b;
-    return a != a ? a : smaller;
+    return smaller_of(a, b);
   }
 };
 struct LogSumExp {

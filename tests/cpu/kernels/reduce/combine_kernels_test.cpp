@@ -22,9 +22,11 @@ T step(Reduction op, T a, T b) {
       case Reduction::prod:
         return a * b;
       case Reduction::max:
-        return a != a ? a : a > b ? a : b;
+        if (a == b) return std::signbit(a) ? b : a;
+        return a != a || a > b ? a : b;
       default:
-        return a != a ? a : a < b ? a : b;
+        if (a == b) return std::signbit(a) ? a : b;
+        return a != a || a < b ? a : b;
     }
   } else {
     switch (op) {
