@@ -14,6 +14,9 @@ namespace shmap {
 // false, the score is replaced by `masked`. Results: the weighted sums and, with keeps_sums, an
 // array [batch…, 2, row] of f32: for each row the largest score, then the sum of exp(score -
 // largest).
+//
+// Where masked scores have no weight beside the others, their columns need not be read: whether a
+// NaN in such a row of k or v reaches the result is not defined.
 extern Primitive attention_p;
 
 struct AttentionParams : ParamsOf<AttentionParams> {

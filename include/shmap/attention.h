@@ -27,12 +27,12 @@ struct AttentionOptions {
 // begin at head j · n / m use head j of k and v.
 //
 // Operands are floats, and are promoted to one dtype. Scores and their softmax are f32 (f64 for
-// f64). A row whose scores are all masked gives the mean of v's rows. For f32, bf16 and f16 the
-// result and its derivatives are computed in tiles (FlashAttention-2, Dao 2023). Blocks of rows,
-// with softmax weights in the operands' dtype, are used for f64, for the derivative with respect to
-// the bias, for second derivatives, and on GPUs for heads of more than 256 features. The memory
-// needed besides operands and results grows with s, not with t · s, and the backward pass computes
-// the scores of each block again.
+// f64). A row whose scores are all masked gives the mean of v's rows. Whether a NaN in a masked row
+// of k or v reaches the result is not defined. For f32, bf16 and f16 the result and its derivatives
+// are computed in tiles (FlashAttention-2, Dao 2023). Blocks of rows, with softmax weights in the
+// operands' dtype, are used for f64, for the derivative with respect to the bias, for second
+// derivatives, and on GPUs for heads of more than 256 features. Memory beside operands and results
+// grows with s, not with t · s; the backward pass computes the scores again.
 //
 // attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map, where each
 // device uses its own blocks of the operands. attention does not wait for its result.

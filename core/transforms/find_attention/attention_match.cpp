@@ -91,13 +91,13 @@ class AttentionMatcher {
     const Eqn* exponential = program_.made_by(power, exp_p);
     if (!exponential || !take(power) || !match_reduced(quotient->in[1], reduce_sum_p, power))
       return false;
-    const Atom* scores = &exponential->in[0];
-    const Eqn* difference = program_.made_by(*scores, sub_p);
-    if (difference && match_reduced(difference->in[1], reduce_max_p, difference->in[0])) {
-      if (!take(*scores)) return false;
-      scores = &difference->in[0];
-    }
-    return match_scores(*scores, own_places(rank_), selecting);
+    // Without the maximum, exp may overflow where the kernels, which subtract it, do not.
+    const Atom& shifted = exponential->in[0];
+    const Eqn* difference = program_.made_by(shifted, sub_p);
+    if (!difference || !take(shifted) ||
+        !match_reduced(difference->in[1], reduce_max_p, difference->in[0]))
+      return false;
+    return match_scores(difference->in[0], own_places(rank_), selecting);
   }
 
   // Whether `a` is `of`, reduced over the columns and repeated along them.
