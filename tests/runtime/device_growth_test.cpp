@@ -1,6 +1,7 @@
 // The work for one more device is the same whether there are 8 devices or 512: for operations, for
 // collectives, for transfers, for replays, in bodies and outside of them; and the work for one more
-// allocation of a program. Nothing is timed.
+// allocation of a program, and for one more user of a value when a program is fused. Nothing is
+// timed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,10 @@
 #include <vector>
 
 #include "core/device/plan_memory.h"
+#include "core/transforms/fusion/copy_for_columns.h"
+#include "core/transforms/fusion/fuse.h"
+#include "core/transforms/passes/simplify.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 #include "tests/support/child_process.h"
 #include "tests/support/counted_blocks.h"
@@ -160,6 +165,49 @@ TEST(ProgramGrowth, PackingOfMemory) {
   const std::int64_t some = packing_work(1024), many = packing_work(4096);
   EXPECT_LE(many, 4.6 * some) << some << " basic blocks for 1,024 allocations, " << many
                               << " for 4,096";
+}
+
+template <class F>
+std::int64_t work_of_pass(JaxprRef (*pass)(const Jaxpr&), F f) {
+  const ClosedJaxpr traced = make_jaxpr(f)(ShapedArray({64, 64}, f32));
+  const JaxprRef program = simplify(*traced.impl().jaxpr);
+  const std::int64_t before = counted_blocks();
+  pass(*program);
+  return counted_blocks() - before;
+}
+
+// One mask for so many products, none of which waits for another.
+std::int64_t work_for_users_of_a_mask(int users) {
+  return work_of_pass(fuse, [users](Array x) {
+    const Array mask = random::bernoulli(random::key(0), 0.5f, {64, 64});
+    Array total = x;
+    for (int i = 0; i < users; ++i)
+      total = total + matmul(where(mask, x * static_cast<float>(i), 0.f), x);
+    return total;
+  });
+}
+TEST(ProgramGrowth, FusionOfTheUsersOfAMask) {
+  const std::int64_t some = work_for_users_of_a_mask(200), many = work_for_users_of_a_mask(800);
+  EXPECT_LE(many, 4.6 * some) << some << " basic blocks for 200 users, " << many << " for 800";
+}
+
+// So many cheap values, each read before the sum of a column and after it.
+std::int64_t work_for_values_around_a_sum(int values) {
+  return work_of_pass(copy_for_columns, [values](Array x) {
+    std::vector<Array> shared;
+    for (int i = 0; i < values; ++i) shared.push_back(x + static_cast<float>(i));
+    Array product = shared[0];
+    for (int i = 1; i < values; ++i) product = product * shared[static_cast<std::size_t>(i)];
+    const Array first = sum(product, 0);
+    Array total = first;
+    for (const Array& value : shared) total = total + sum(value * first, 0);
+    return total;
+  });
+}
+TEST(ProgramGrowth, CopiesOfValuesAroundASum) {
+  const std::int64_t some = work_for_values_around_a_sum(200),
+                     many = work_for_values_around_a_sum(800);
+  EXPECT_LE(many, 4.6 * some) << some << " basic blocks for 200 values, " << many << " for 800";
 }
 
 }  // namespace

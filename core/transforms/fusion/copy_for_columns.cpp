@@ -1,5 +1,6 @@
 #include "core/transforms/fusion/copy_for_columns.h"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -55,6 +56,7 @@ class ColumnCopier {
   // others read too. Notes that the reader of such a value gets a copy of it if a copy is worth it.
   // Stops after as many operations as a fused program has at most.
   void choose_copies(int reduction) {
+    Followers followers{reduction, {true}};
     std::vector<int> readers = {reduction};
     for (std::size_t next = 0; next < readers.size() && next < std::size_t{kMostFusedOps}; ++next) {
       const int reader = readers[next];
@@ -65,7 +67,7 @@ class ColumnCopier {
         if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) continue;
         if (program_.reads(a.var()) == 1 && !program_.is_result(a.var())) {
           readers.push_back(maker);
-        } else if (is_cheap(program_.eqn(maker)) && others_follow(reduction, a.var(), reader)) {
+        } else if (is_cheap(program_.eqn(maker)) && others_follow(followers, a.var(), reader)) {
           copied_[reader] = a.var();
         }
       }
@@ -94,21 +96,30 @@ class ColumnCopier {
     return program_.made_by(a) == nullptr || is_made_as(FuseRole::other, a);
   }
 
+  // The equations from a reduction on, as far as they have been looked at: whether each is the
+  // reduction, or reads its result, directly or not.
+  struct Followers {
+    int reduction;
+    std::vector<bool> needs;
+  };
+  bool follows(Followers& followers, int i) const {
+    const int reduction = followers.reduction;
+    std::vector<bool>& needs = followers.needs;
+    while (reduction + static_cast<int>(needs.size()) <= i) {
+      const Eqn& e = program_.eqn(reduction + static_cast<int>(needs.size()));
+      needs.push_back(std::any_of(e.in.begin(), e.in.end(), [&](const Atom& a) {
+        const int maker = a.is_literal() ? -1 : program_.maker(a);
+        return maker >= reduction && needs[static_cast<std::size_t>(maker - reduction)];
+      }));
+    }
+    return i >= reduction && needs[static_cast<std::size_t>(i - reduction)];
+  }
+
   // True if every reader of v except `reader` needs the reduction's result. Such readers cannot
   // share a fused program with `reader`, in which v would be computed once.
-  bool others_follow(int reduction, const Var* v, int reader) const {
-    // By equation: whether it is the reduction, or reads its result, directly or not.
-    std::vector<bool> needs(static_cast<std::size_t>(program_.size()));
-    needs[static_cast<std::size_t>(reduction)] = true;
-    for (int i = reduction + 1; i < program_.size(); ++i) {
-      for (const Atom& a : program_.eqn(i).in) {
-        const int maker = a.is_literal() ? -1 : program_.maker(a);
-        if (maker >= 0 && needs[static_cast<std::size_t>(maker)])
-          needs[static_cast<std::size_t>(i)] = true;
-      }
-    }
-    for (const int user : program_.users(v))
-      if (user != reader && !needs[static_cast<std::size_t>(user)]) return false;
+  bool others_follow(Followers& followers, const Var* v, int reader) const {
+    for (const int user : program_.users(v))  // in order
+      if (user != reader && !follows(followers, user)) return false;
     return !program_.is_result(v);
   }
 

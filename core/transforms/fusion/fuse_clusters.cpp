@@ -17,6 +17,8 @@ constexpr int kMostResults = 8;
 constexpr int kMostDrawn = 24;  // equations from a draw to a value that is drawn again
 // The most steps of a search for a cycle; a search that needs more counts as having found one.
 constexpr int kSearch = 2000;
+// After so many clusters that a value cannot join, no more of those that use the value are tried.
+constexpr int kMostFailures = 64;
 
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
 
@@ -97,10 +99,7 @@ bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
     const FuseCluster& x = cluster(c);
     if (x.ops + n > kMostFusedOps || x.needs.size() + 4 > kMostFusedOperands) return false;
   }
-  for (int a : candidates)
-    for (int b : candidates)
-      if (a != b && reaches(a, b)) return true;
-  return false;
+  return reach_each_other(candidates);
 }
 
 // ------------------------------------------------------------------------------ clusters grow
@@ -114,19 +113,18 @@ void FuseClusters::visit(int i) {
   const std::vector<int>& users = users_of(v);
   if (users.empty() && !program_.is_result(v)) return;
   std::vector<int> candidates;  // clusters that use the result
-  for (int u : users) {
-    const int c = cluster_of(u);
-    if (c >= 0 && std::find(candidates.begin(), candidates.end(), c) == candidates.end())
-      candidates.push_back(c);
-  }
+  for (int u : users)
+    if (const int c = cluster_of(u); c >= 0) candidates.push_back(c);
   std::sort(candidates.begin(), candidates.end());
+  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   if (is_drawn_again(i, candidates)) return absorb_copies(i);
-  int home = -1;
+  int home = -1, failures = 0;
   for (int c : candidates) {
-    if (home >= 0)
-      unite(home, c, v);  // if they stay apart, the value is also a result of home
-    else if (join(i, c))
-      home = c;
+    // If a cluster stays apart from home, the value is also a result of home.
+    const bool fits = home >= 0 ? unite(home, c, v) : join(i, c);
+    if (fits && home < 0) home = c;
+    failures += !fits;
+    if (failures > kMostFailures) break;
   }
   if (home < 0) begin(i);
 }
@@ -400,7 +398,7 @@ bool FuseClusters::leads_around(int i, int c) {
   std::vector<int> from;
   for (int u : users_of(result(i)))
     if (cluster_of(u) != c) from.push_back(u);
-  return search(from, c);
+  return search(from, {&c, 1});
 }
 
 // Whether one cluster depends on the other through an equation outside of both.
@@ -414,7 +412,19 @@ bool FuseClusters::reaches(int from, int to) {
                               return c == from || c == to;
                             }),
              next.end());
-  return search(next, to);
+  return search(next, {&to, 1});
+}
+
+// Whether one of these clusters, which are in order, depends on another one through an equation
+// outside of all of them.
+bool FuseClusters::reach_each_other(const std::vector<int>& clusters) {
+  std::vector<int> all, next;
+  for (const int c : clusters)
+    for (const FuseMember& m : cluster(c).members)
+      if (!m.copy) push_successors(m.eqn, &all);
+  for (const int e : all)
+    if (!std::binary_search(clusters.begin(), clusters.end(), cluster_of(e))) next.push_back(e);
+  return search(next, clusters);
 }
 
 void FuseClusters::push_successors(int i, std::vector<int>* out) const {
@@ -425,18 +435,20 @@ void FuseClusters::push_successors(int i, std::vector<int>* out) const {
   if (const int next = next_ordered_[static_cast<std::size_t>(i)]; next >= 0) out->push_back(next);
 }
 
-// Whether cluster c depends on one of these equations; true also where the search takes too long.
-// Most searches end at once: what only later equations depend on does not lead to c.
-bool FuseClusters::search(std::vector<int> from, int c) {
+// Whether one of the clusters, which are in order, depends on one of these equations; true also
+// where the search takes too long. Most searches end at once: what only later equations depend on
+// does not lead to an earlier cluster.
+bool FuseClusters::search(std::vector<int> from, std::span<const int> clusters) {
   std::unordered_set<int> seen;  // equations, and clusters as ~c
-  const int first = cluster(c).first;
+  int last = 0;                  // the last first equation of the clusters
+  for (const int c : clusters) last = std::max(last, cluster(c).first);
   int steps = 0;
   while (!from.empty()) {
     const int i = from.back();
     from.pop_back();
     const int at = cluster_of(i), node = at < 0 ? i : ~at;
-    if (at == c) return true;
-    if (earliest(node) > first || !seen.insert(node).second) continue;
+    if (std::binary_search(clusters.begin(), clusters.end(), at)) return true;
+    if (earliest(node) > last || !seen.insert(node).second) continue;
     if (++steps > kSearch) return true;
     if (at < 0) {
       push_successors(i, &from);

@@ -1,5 +1,6 @@
 // Decides which equations of a jaxpr become one fused equation.
 #pragma once
+#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -88,7 +89,8 @@ class FuseClusters {
 
   bool leads_around(int i, int c);
   bool reaches(int from, int to);
-  bool search(std::vector<int> from, int c);
+  bool reach_each_other(const std::vector<int>& clusters);
+  bool search(std::vector<int> from, std::span<const int> clusters);
   void push_successors(int i, std::vector<int>* out) const;
   int& earliest(int node);
   void lower(int node, int to);
