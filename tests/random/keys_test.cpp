@@ -223,6 +223,18 @@ TEST(Bits, ThatAreSplitAreDrawnInParts) {
   }
 }
 
+// The chain is longer than a stack has room for calls.
+TEST(Bits, ThroughALongChainAreDrawnInParts) {
+  const NamedSharding sharding(make_mesh({4, 2}, {"i", "j"}), P("i", "j"));
+  const auto chain = [&](Array k) {
+    Array x = random::uniform(k, {16, 6});
+    for (int i = 0; i < 30'000; ++i) x = -x;
+    return with_sharding_constraint(x, sharding);
+  };
+  const CostAnalysis cost = cost_analysis(make_jaxpr(chain)(random::key(2)));
+  EXPECT_TRUE(cost.collectives.empty());
+}
+
 TEST(Samplers, AreDifferentiatedByTheirParameters) {
   const Array key = random::key(3);
   const auto mean = [&](Array m) { return sum(m + 2 * random::normal(key, {8})); };

@@ -100,6 +100,8 @@ class Lowering {
   // The part of a recorded value; null where the value was not recorded. Needs the lowering's trace
   // as the current trace.
   const Array* random_part(const Array& block, const Sharding* target);
+  // The part of one recorded value, from its operands' parts, which are made.
+  Array make_part(Remade& x, const Sharding* target);
 
   const detail::MeshImpl* mesh_;
   JaxprTrace trace_;

@@ -60,6 +60,10 @@ Array first_index(const Sharding* sharding, const Shape& shape, const Shape& blo
   return first;
 }
 
+// Whether an operand of a recorded equation is split as the equation's result is, and so was
+// recorded itself. The others are scalars, which every device has whole.
+bool is_split_alike(const LowerValue& x) { return x.sharding && x.type.rank() != 0; }
+
 }  // namespace
 
 void Lowering::note_random(const Primitive& primitive, std::span<const LowerValue> in,
@@ -74,7 +78,7 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
   } else if (&primitive != &iota_p) {
     if (in.empty() || !is_elementwise(primitive, in[0].type.dtype(), out.type.dtype())) return;
     for (const LowerValue& x : in) {
-      if (!x.sharding || x.type.rank() == 0) continue;
+      if (!is_split_alike(x)) continue;
       const auto it = remade_.find(x.block.node());
       if (it == remade_.end()) return;
       random |= it->second.random;
@@ -84,32 +88,49 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
                                out.type,  source,     random,         {}};
 }
 
-const Array* Lowering::random_part(const Array& block, const Sharding* target) {
-  const auto it = remade_.find(block.node());
-  if (it == remade_.end()) return nullptr;
-  Remade& x = it->second;
-  if (const auto known = x.parts.find(target); known != x.parts.end()) return &known->second;
+Array Lowering::make_part(Remade& x, const Sharding* target) {
   const Shape shape = target->block_shape(x.type.dims(), x.primitive->name);
-  std::vector<Array> in;
-  Array out;
   if (x.primitive == &random_bits_p) {
     RandomBitsParams params = params_as<RandomBitsParams>(*x.params);
     params.of = params.shape;
     params.shape = shape;
-    in = {x.in[0].block, first_index(target, x.type.dims(), shape, x.source)};
-    out = shmap::bind(random_bits_p, in, params, x.source);
-  } else if (x.primitive == &iota_p) {
-    out = iota_part(params_as<IotaParams>(*x.params), target, shape, x.source);
-  } else if (x.primitive == &broadcast_in_dim_p) {
-    out = bind_broadcast(x.in[0].block, shape, {}, x.source);
-  } else {
-    for (const LowerValue& each : x.in) {
-      const bool split = each.sharding && each.type.rank() != 0;
-      in.push_back(split ? *random_part(each.block, target) : each.block);
-    }
-    out = shmap::bind(*x.primitive, in, *x.params, x.source);
+    std::vector<Array> in = {x.in[0].block, first_index(target, x.type.dims(), shape, x.source)};
+    return shmap::bind(random_bits_p, in, params, x.source);
   }
-  return &(x.parts[target] = std::move(out));
+  if (x.primitive == &iota_p)
+    return iota_part(params_as<IotaParams>(*x.params), target, shape, x.source);
+  if (x.primitive == &broadcast_in_dim_p) return bind_broadcast(x.in[0].block, shape, {}, x.source);
+  std::vector<Array> in;
+  for (const LowerValue& each : x.in)
+    in.push_back(is_split_alike(each) ? remade_.at(each.block.node()).parts.at(target)
+                                      : each.block);
+  return shmap::bind(*x.primitive, in, *x.params, x.source);
+}
+
+const Array* Lowering::random_part(const Array& block, const Sharding* target) {
+  const auto it = remade_.find(block.node());
+  if (it == remade_.end()) return nullptr;
+  // The values on the way to operands whose parts are not made yet. A list, as chains of
+  // elementwise equations may be longer than the stack of calls is deep.
+  std::vector<Remade*> open = {&it->second};
+  while (!open.empty()) {
+    Remade& x = *open.back();
+    Remade* missing = nullptr;
+    for (const LowerValue& each : x.in) {
+      if (!is_split_alike(each)) continue;
+      Remade& operand = remade_.at(each.block.node());
+      if (operand.parts.contains(target)) continue;
+      missing = &operand;
+      break;
+    }
+    if (missing) {
+      open.push_back(missing);
+      continue;
+    }
+    if (!x.parts.contains(target)) x.parts[target] = make_part(x, target);
+    open.pop_back();
+  }
+  return &it->second.parts.at(target);
 }
 
 }  // namespace shmap
