@@ -141,6 +141,7 @@ Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Arra
   }
   Duals out;
   for (Array& leaf : result.leaves) {
+    checked_node(leaf, "jvp: a result", source);
     auto [primal, tangent] = trace.split(leaf);
     out.primals.push_back(std::move(primal));
     out.tangents.push_back(std::move(tangent));

@@ -76,6 +76,18 @@ TEST(Jvp, IntegersHaveZeros) {
   EXPECT_EQ(std::get<1>(y_dot).to_vector<std::int32_t>(), (std::vector<std::int32_t>{0, 0}));
 }
 
+TEST(Jvp, RefusesEmptyResults) {
+  const Array x = vec({1, 2});
+  const auto empty = [](Array) { return Array(); };
+  expect_error<Error>([&] { jvp(empty, std::tuple{x}, std::tuple{x}); },
+                      {"jvp: a result", "grad_test.cpp"});
+  const auto moved = [](Array a) {
+    const Array gone = std::move(a);
+    return a;
+  };
+  expect_error<Error>([&] { jvp(moved, std::tuple{x}, std::tuple{x}); }, {"jvp: a result"});
+}
+
 TEST(Jvp, NoneIsZero) {
   auto [y, y_dot] =
       jvp(weighted, std::tuple{vec({1, 2}), vec({3, 4})}, std::tuple{none, vec({1, 1})});
