@@ -1,6 +1,7 @@
 #include "core/ops/rules.h"
 
 #include "core/ops/elementwise.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "shmap/ops.h"
 
@@ -11,7 +12,14 @@ bool is_differentiable(DType dtype) { return is_floating(dtype); }
 std::int64_t view_whole(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
 
 Array zeros_of(const ShapedArray& type, SourceLine source) {
-  Array x = zeros(type.dims(), type.dtype(), source);
+  Array x;
+  if (type.dtype() == DType::prng_key) {
+    Shape words = type.dims();
+    words.push_back(2);
+    x = bind(random_wrap_p, zeros(words, DType::u32, source), no_params, source);
+  } else {
+    x = zeros(type.dims(), type.dtype(), source);
+  }
   return type.axes().empty() ? x : cast_to_varying(x, type.axes(), source);
 }
 

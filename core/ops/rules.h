@@ -18,7 +18,7 @@ void jvp_bilinear(JvpCall& call);
 // A ViewFn: the result lies where the operand lies, from its first byte on.
 std::int64_t view_whole(const ShapedArray& in, const Params& params, const ShapedArray& out);
 
-// Zeros of a type, variance included.
+// Zeros of a type, variance included; of keys, keys whose words are zero.
 Array zeros_of(const ShapedArray& type, SourceLine source);
 // x, or zeros of the type where it is empty.
 Array or_zeros(const Array& x, const ShapedArray& type, SourceLine source);

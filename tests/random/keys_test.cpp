@@ -143,6 +143,55 @@ TEST(Keys, UnderVmap) {
   EXPECT_EQ(columns[1][2].to_vector<float>(), random::normal(grid[{2, 1}], {2}).to_vector<float>());
 }
 
+// What stands for a tangent, a cotangent or a residual that is not there has words of 0.
+TEST(Keys, HaveZeros) {
+  const Array x = ones({4}), key = random::key(1);
+  auto [y, pullback] = vjp([](Array a, Array k) { return a * random::normal(k, {4}); }, x, key);
+  const auto [x_bar, key_bar] = pullback(x);
+  EXPECT_EQ(x_bar.to_vector<float>(), y.to_vector<float>());
+  EXPECT_THAT(words(key_bar), ElementsAre(0u, 0u));
+  const auto with_key = [](Array a) { return std::pair{a, random::key(3)}; };
+  EXPECT_THAT(words(jvp(with_key, std::tuple{x}, std::tuple{x}).second.second),
+              ElementsAre(0u, 0u));
+
+  const auto twice = custom_jvp([](Array a, Array) { return a * 2.f; },
+                                [](std::tuple<Array, Array> p, std::tuple<Array, Array> t) {
+                                  return std::pair{std::get<0>(p) * 2.f, std::get<0>(t) * 2.f};
+                                });
+  EXPECT_THAT(grad([&](Array a) { return sum(twice(a, key)); })(x).to_vector<float>(), Each(2.f));
+  const auto kept = custom_vjp(
+      with_key,
+      [&](Array a) {
+        return std::pair{with_key(a), a};
+      },
+      [](Array, std::pair<Array, Array> bar) { return std::tuple{bar.first}; });
+  EXPECT_THAT(grad([&](Array a) { return sum(kept(a).first); })(x).to_vector<float>(), Each(1.f));
+
+  // The branch that is not taken has a key among its residuals.
+  const auto drawn = [](Array a, Array k) { return sum(sin(a) * random::normal(k, {4})); };
+  const auto loss = [&](Array a, Array draws) {
+    return cond(
+        draws, [&](Array b, Array k) { return checkpoint(drawn)(b, random::split(k)[0]); },
+        [](Array b, Array) { return sum(b); }, a, key);
+  };
+  const auto gradient =
+      jit([&](Array a, Array draws) { return grad([&](Array b) { return loss(b, draws); })(a); });
+  EXPECT_THAT(gradient(x, array<bool>({false}, Shape{})).to_vector<float>(), Each(1.f));
+  const Array want = grad(drawn)(x, random::split(key)[0]);
+  EXPECT_EQ(gradient(x, array<bool>({true}, Shape{})).to_vector<float>(), want.to_vector<float>());
+}
+
+TEST(Keys, OfNoElements) {
+  const Array key = random::key(1), none = zeros({0});
+  const auto step = [](Array k, Array) { return std::pair{k, random::split(k, 3)}; };
+  const auto ys = [&](Array xs) { return scan(step, key, xs).second; };
+  EXPECT_EQ(to_string(ys(none).type()), "key<fry>[0,3]");
+  EXPECT_EQ(to_string(jit(ys)(none).type()), "key<fry>[0,3]");
+  const Array no_keys = reshape(random::split(key, 0), {0, 3});
+  const auto pick = [](Array keys, Array i) { return keys[i]; };
+  EXPECT_EQ(to_string(vmap(pick)(no_keys, zeros({0}, i32)).type()), "key<fry>[0]");
+}
+
 TEST(Keys, UnderVmapInTheirParts) {
   const Array keys = random::split(random::key(7), 3), raw = extend::random_unwrap(keys);
   const auto wrap = [](Array k) { return extend::random_unwrap(extend::random_wrap(k)); };

@@ -15,6 +15,7 @@
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/ir/types_of.h"
+#include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 #include "core/runtime/host_transfer.h"
@@ -140,7 +141,7 @@ std::vector<Array> no_ys(const FlowSite& site, detail::BodyRef body,
   std::vector<Array> ys;
   for (std::size_t o = carry.size(); o < traced.jaxpr->outs.size(); ++o) {
     const ShapedArray type = stacked_type(traced.jaxpr->outs[o].type(), 0);
-    Array empty = zeros(type.dims(), type.dtype(), site.source);
+    Array empty = zeros_of(type.with_axes({}), site.source);
     if (!type.axes().empty()) {
       empty = current_trace().transforms() ? cast_to_varying(empty, type.axes(), site.source)
                                            : vary(empty, type.axes(), site.source);
