@@ -121,6 +121,38 @@ TEST(MakeJaxpr, IsCachedOnFunctionAndTypes) {
   EXPECT_EQ(make_jaxpr(f)(ShapedArray({2}, f32)), make_jaxpr(f)(ShapedArray({2}, f32)));
 }
 
+// What a program may contain depends on the options of the shard_map around its tracing.
+TEST(MakeJaxpr, IsTracedAnewUnderOtherOptions) {
+  const Mesh mesh = make_mesh({2}, {"i"});
+  const auto product = make_jaxpr([](Array x, Array y) { return x * y; });
+  std::vector<std::string> texts;
+  const auto trace = [&](Array x) {
+    texts.push_back(to_string(product(x, psum(x, "i"))));
+    return x;
+  };
+  shard_map(trace, mesh, P("i"), P("i"), {.check_vma = false})(ones({2}));
+  shard_map(trace, mesh, P("i"), P("i"))(ones({2}));
+  ASSERT_EQ(texts.size(), 2u);
+  EXPECT_EQ(texts[0].find("pbroadcast"), std::string::npos) << texts[0];
+  EXPECT_NE(texts[1].find("pbroadcast"), std::string::npos) << texts[1];
+  EXPECT_THROW(shard_map(trace, mesh, P("i"), P("i"), {.auto_pbroadcast = false})(ones({2})),
+               TypeError);
+}
+
+TEST(MakeJaxpr, WithAnOuterTracerIsTracedAnew) {
+  Array outer;
+  const auto maker = make_jaxpr([&](Array x) { return x * outer; });
+  const auto f = [&](Array v) {
+    outer = v;
+    const Array x = ones({2});
+    return eval_jaxpr(maker(x), {x})[0];
+  };
+  for (const float each : {1.f, 2.f})
+    EXPECT_EQ(jit([&](Array v) { return f(v); })(full({2}, each)).to_vector<float>(),
+              (std::vector<float>{each, each}));
+  outer = Array();
+}
+
 TEST(MakeJaxpr, TreesGoInAndOut) {
   const ClosedJaxpr j = make_jaxpr([](std::vector<Array> xs, std::pair<Array, Array> p) {
     return std::tuple{xs[0] + xs[1], p.first};

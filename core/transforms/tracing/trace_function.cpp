@@ -1,5 +1,6 @@
 #include "core/transforms/tracing/trace_function.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -64,6 +65,9 @@ ClosedJaxpr JaxprCache::get(const void* tag, const FlatTree& arguments, BodyRef 
   key += arguments.key;
   const AxisEnv* env = env_for(types);
   key.append(reinterpret_cast<const char*>(&env), sizeof env);
+  StagingOptions staging = inherited_options();
+  key += staging.check_variance ? '1' : '0';
+  key += staging.auto_pbroadcast ? '1' : '0';
   for (const Sharding* s : shardings) key.append(reinterpret_cast<const char*>(&s), sizeof s);
   {
     std::lock_guard lock(impl_->mutex);
@@ -73,11 +77,14 @@ ClosedJaxpr JaxprCache::get(const void* tag, const FlatTree& arguments, BodyRef 
   const HostSpanScope logged("trace", "make_jaxpr");
   const ScopesHidden hidden;
   FlatTree result;
-  StagingOptions staging = inherited_options();
   if (!options.omnistaging) staging.below = &base_trace();
   Traced traced = trace_function("make_jaxpr", types, body, result, staging, source);
+  // A program that uses a value of a surrounding trace cannot be used again after that trace.
+  const bool is_closed = std::all_of(traced.consts.begin(), traced.consts.end(),
+                                     [](const Array& x) { return node_of(x)->trace == 0; });
   const ClosedJaxpr closed =
       close_jaxpr(std::move(traced.jaxpr), std::move(traced.consts), std::move(shardings));
+  if (!is_closed) return closed;
   std::lock_guard lock(impl_->mutex);
   return impl_->entries.emplace(std::move(key), closed).first->second;
 }
