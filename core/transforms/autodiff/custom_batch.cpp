@@ -2,6 +2,9 @@
 
 #include "core/array/tree_paths.h"
 #include "core/ops/reduce.h"
+#include "core/ops/rules.h"
+#include "core/ops/shape_params.h"
+#include "core/ops/slicing.h"
 #include "core/transforms/autodiff/derived.h"
 
 namespace shmap {
@@ -63,6 +66,18 @@ void present(const TreeNode& given, const TreeNode& wanted, const std::vector<bo
     present(given.children[i], wanted.children[i], batched, next, out);
 }
 
+// The cotangent of an argument that all examples have in common, from those of the examples.
+Array over_batch(const Array& cotangents) {
+  const ShapedArray type = node_of(cotangents)->type;
+  if (is_differentiable(type.dtype())) return reduce(reduce_sum_p, cotangents, Dims{0}, false, {});
+  // Bools and keys have no sums; a cotangent that is not floating stands for zero in any case.
+  Shape one;
+  for (int d = 1; d < type.rank(); ++d) one.push_back(type.dims()[static_cast<std::size_t>(d)]);
+  if (type.dims()[0] == 0)
+    return zeros_of(ShapedArray(one, type.dtype(), type.weak(), type.axes()), {});
+  return bind_reshape(slice_dim(cotangents, 0, 0, 1, {}), one, {});
+}
+
 struct BatchedBackward {
   RuleCode rule;
   std::vector<bool> batched;  // of the function's arguments
@@ -81,8 +96,7 @@ struct BatchedBackward {
     std::size_t next = 0;
     present(result.node, self.arguments, self.batched, next, is_batched);
     for (std::size_t i = 0; i < is_batched.size() && i < result.leaves.size(); ++i)
-      if (!is_batched[i])
-        result.leaves[i] = reduce(reduce_sum_p, result.leaves[i], Dims{0}, false, {});
+      if (!is_batched[i]) result.leaves[i] = over_batch(result.leaves[i]);
   }
 };
 

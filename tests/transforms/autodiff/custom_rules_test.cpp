@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -322,6 +323,22 @@ TEST(CustomVjp, AnArgumentThatIsOneForAllGetsTheSum) {
   auto [x_bar, w_bar] = grad<0, 1>(loss)(vec({1, 2, 3}), 5.f);
   EXPECT_EQ(values(x_bar), (Floats{5, 5, 5}));
   EXPECT_EQ(value(w_bar), 60.f);
+}
+
+TEST(CustomVjp, AMaskThatIsOneForAllGetsNoSum) {
+  const auto masked = [](Array x, Array m) { return where(m, x, 0.f); };
+  const auto f = custom_vjp(
+      masked,
+      [&](Array x, Array m) {
+        return std::pair{masked(x, m), m};
+      },
+      [&](Array m, Array ct) {
+        return std::tuple{masked(3.f * ct, m), zeros_like(m)};
+      });
+  const Array mask = array<bool>({true, false}, {2});
+  const auto loss = [&](Array x) { return sum(vmap(f, {0, none})(x, mask)); };
+  EXPECT_EQ(values(grad(loss)(ones({3, 2}))), (Floats{3, 0, 3, 0, 3, 0}));
+  EXPECT_EQ(grad(loss)(ones({0, 2})).shape(), Shape({0, 2}));
 }
 
 TEST(CustomVjp, ResidualsOfAnyTreeAndNoneForZero) {
