@@ -7,12 +7,14 @@
 
 namespace shmap {
 
-const Jaxpr& PreparedPrograms::of(const Jaxpr& program) {
+const Jaxpr& PreparedPrograms::of(const Jaxpr& program) { return *prepare(program).made; }
+
+PreparedPrograms::Prepared& PreparedPrograms::prepare(const Jaxpr& program) {
   const auto known = programs_.find(&program);
-  if (known != programs_.end()) return *known->second.made;
+  if (known != programs_.end()) return known->second;
   const JaxprRef fused = fuse(*simplify(*inline_calls(program)));
-  Prepared made{JaxprRef(&program), schedule(*fused, rates_)};
-  return *programs_.emplace(&program, std::move(made)).first->second.made;
+  Prepared made{JaxprRef(&program), schedule(*fused, rates_), std::nullopt};
+  return programs_.emplace(&program, std::move(made)).first->second;
 }
 
 }  // namespace shmap

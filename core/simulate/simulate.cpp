@@ -221,12 +221,7 @@ class Simulation {
     std::size_t longest = 0;
     double most = -1;
     for (std::size_t b = 0; b < p.branches.size(); ++b) {
-      const Jaxpr& branch = programs_.of(*p.branches[b]);
-      Simulation alone(topology_, mesh_, programs_);
-      double end = 0;
-      for (double t : alone.run(branch, std::vector<double>(branch.binders.size(), 0)))
-        end = std::max(end, t);
-      end = std::max(end, alone.timeline()->end());
+      const double end = us_alone(*p.branches[b]);
       if (end <= most) continue;
       most = end;
       longest = b;
@@ -236,6 +231,20 @@ class Simulation {
     std::vector<double> args(in.begin() + 1, in.end());
     for (double& t : args) t = std::max(t, in[0]);
     return run(programs_.of(*p.branches[longest]), args);
+  }
+
+  // How long a program takes for which nothing has to wait. Each program is asked once: in a nest
+  // of conds, every level would otherwise simulate all levels below it twice.
+  double us_alone(const Jaxpr& asked) {
+    std::optional<double>& known = programs_.us_alone(asked);
+    if (known) return *known;
+    const Jaxpr& program = programs_.of(asked);
+    Simulation alone(topology_, mesh_, programs_);
+    double end = 0;
+    for (double t : alone.run(program, std::vector<double>(program.binders.size(), 0)))
+      end = std::max(end, t);
+    known = std::max(end, alone.timeline()->end());
+    return *known;
   }
 
   void assume(std::string text) {

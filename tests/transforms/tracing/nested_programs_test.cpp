@@ -117,6 +117,22 @@ TEST(NestedPrograms, AreDifferentiatedAndMappedInLinearWork) {
   expect_linear("vmap of jit", calls, mapped);
 }
 
+// For each cond, all levels below it are simulated once alone, to choose a branch. Twice the depth
+// is four times the work.
+TEST(NestedPrograms, AreSimulatedInSquareWork) {
+  const Topology topology{
+      .levels = {{8, {3, 1e5}}}, .flops_per_us = 1e6, .memory_bytes_per_us = 1e6};
+  const auto work = [&](int depth) {
+    const auto f = [=](Array x) { return conds(x, depth); };
+    const ClosedJaxpr program = make_jaxpr(f)(operand());
+    return work_of([&] { simulate(program, topology); });
+  };
+  work(3);  // what is made once
+  const std::int64_t shallow = work(10), deep = work(20);
+  EXPECT_GT(shallow, 0);
+  EXPECT_LE(deep, 5 * shallow) << shallow;
+}
+
 TEST(NestedPrograms, HaveTheValuesOfTheFunctions) {
   const Array x = ones({2});
   for (const Nest& nest : {Nest(whiles), Nest(conds), Nest(switches), Nest(calls)}) {
