@@ -131,7 +131,7 @@ class Indexer {
       shapes.push_back(indices.back().shape());
     }
     const Shape shape = broadcast_shapes(shapes, "index arrays", source_);
-    unify(indices, shape);
+    unify(indices, dims, shape);
     if (apart) before = 0;
     Shape result;
     const auto put_indices = [&] {
@@ -176,16 +176,25 @@ class Indexer {
   }
 
   // Broadcasts the indices to one shape, and converts them to a dtype that holds all of their
-  // values.
-  void unify(std::vector<Array>& indices, const Shape& shape) const {
+  // values. Those of u64 that are out of range become the extent, since i64 does not hold all of
+  // them.
+  void unify(std::vector<Array>& indices, const Dims& dims, const Shape& shape) const {
     bool wide = type_.size() > INT32_MAX;
     for (const Array& i : indices) {
       const Node& node = *node_of(i);
       wide = wide || (node.kind != NodeKind::literal && node.type.dtype() != DType::i32 &&
                       itemsize(node.type.dtype()) >= 4);
     }
-    for (Array& i : indices) {
-      if (indices.size() > 1) i = convert(std::move(i), wide ? DType::i64 : DType::i32, source_);
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      Array& i = indices[k];
+      if (indices.size() > 1) {
+        if (i.dtype() == DType::u64) {
+          const std::int64_t n = type_.dims()[static_cast<std::size_t>(dims[k])];
+          Array extent = convert(Array(n), DType::u64, source_);
+          i = bind(min_p, std::move(i), std::move(extent), no_params, source_);
+        }
+        i = convert(std::move(i), wide ? DType::i64 : DType::i32, source_);
+      }
       if (!(i.shape() == shape)) i = broadcast_exactly(std::move(i), shape, "an index", source_);
     }
   }

@@ -234,6 +234,18 @@ TEST(ArrayIndex, BroadcastsSeveral) {
   EXPECT_THAT((x[{rows, -1, columns}].to_vector<int>()), ElementsAre(10, 8, 9, 22, 20, 21));
 }
 
+// All indices of a gather are of one dtype, and i64 does not hold the largest ones of u64.
+TEST(ArrayIndex, ClipsTheLargestIndices) {
+  const Array x = reshape(arange(6, i32), {2, 3});
+  const Array rows = array<std::uint64_t>({0, ~std::uint64_t{0}}, {2});
+  const Array columns = array<std::uint64_t>({std::uint64_t{1} << 63, 1}, {2});
+  EXPECT_THAT((x[{rows, columns}].to_vector<int>()), ElementsAre(2, 4));
+  const auto drop = GatherScatterMode::fill_or_drop;
+  EXPECT_THAT((x.at({rows, columns}).get(drop, -1).to_vector<int>()), ElementsAre(-1, -1));
+  EXPECT_THAT((x.at({rows, array<int>({1, 1}, {2})}).get(drop, -1).to_vector<int>()),
+              ElementsAre(1, -1));
+}
+
 TEST(ArrayIndex, ReadsThroughStartsOfABlock) {
   // Each device takes the row that its own block selects.
   const Mesh mesh = make_mesh({4}, {"i"});
