@@ -133,14 +133,18 @@ void jvp_asinh(JvpCall& call) {
   const Unary op(call);
   op.times(op(rsqrt_p, op(add_p, op(square_p, op.x), op.number(1))));
 }
-// x² - 1 as the product (x - 1) (x + 1), which is more accurate near 1.
+// x² - 1 and not (x - 1) (x + 1): the derivative of that product at 1 is a sum of two terms, of
+// which one is 0, and 0 times the infinite derivative of rsqrt would be NaN.
 void jvp_acosh(JvpCall& call) {
   const Unary op(call);
-  op.times(op(rsqrt_p, op(mul_p, op(sub_p, op.x, op.number(1)), op(add_p, op.x, op.number(1)))));
+  op.times(op(rsqrt_p, op(sub_p, op(square_p, op.x), op.number(1))));
 }
+// Two factors and not one divisor, whose own derivative would be infinite where x is.
 void jvp_atanh(JvpCall& call) {
   const Unary op(call);
-  op.over(op(mul_p, op(sub_p, op.number(1), op.x), op(add_p, op.number(1), op.x)));
+  op.over(op(sub_p, op.number(1), op.x));
+  Array& tangent = call.tangents_out[0];
+  tangent = op(mul_p, tangent, op(div_p, op.number(1), op(add_p, op.number(1), op.x)));
 }
 void jvp_sqrt(JvpCall& call) {
   const Unary op(call);
@@ -150,9 +154,10 @@ void jvp_rsqrt(JvpCall& call) {
   const Unary op(call);
   op.times(op(mul_p, op.number(-0.5), op(div_p, op.y, op.x)));
 }
+// y^-2 as the square of 1/y: the second derivative of 1/y² would be NaN at 0 and at infinity.
 void jvp_cbrt(JvpCall& call) {
   const Unary op(call);
-  op.times(op(div_p, op.number(1.0 / 3), op(square_p, op.y)));
+  op.times(op(mul_p, op.number(1.0 / 3), op(square_p, op(div_p, op.number(1), op.y))));
 }
 void jvp_logistic(JvpCall& call) {
   const Unary op(call);

@@ -50,6 +50,29 @@ TEST(ElementwiseRules, OfOneOperand) {
   }
 }
 
+// At the ends of the domains, where an infinite factor must not meet a zero: the values of JAX
+// 0.10.
+TEST(ElementwiseRules, SecondDerivativesAtTheEnds) {
+  const float inf = INFINITY;
+  const struct {
+    const Primitive* p;
+    float x, first, second;
+  } cases[] = {
+      {&cbrt_p, 0.f, inf, -inf}, {&cbrt_p, -0.f, inf, inf}, {&cbrt_p, inf, 0, 0},
+      {&cbrt_p, -inf, 0, 0},     {&acosh_p, 1, inf, -inf},  {&acosh_p, -1, inf, inf},
+      {&atanh_p, inf, 0, 0},     {&atanh_p, -inf, 0, 0},
+  };
+  for (const auto& c : cases) {
+    const auto f = [&](Array x) { return op(*c.p)({x})[0]; };
+    const auto forward = [&](Array x) { return jvp(f, std::tuple{x}, std::tuple{1.f}).second; };
+    const std::string at = std::string(c.p->name) + " at " + std::to_string(c.x);
+    const Array x = full({}, c.x);
+    EXPECT_EQ(grad(f)(x).item<float>(), c.first) << at;
+    EXPECT_EQ(grad(grad(f))(x).item<float>(), c.second) << at;
+    EXPECT_EQ(jvp(forward, std::tuple{x}, std::tuple{1.f}).second.item<float>(), c.second) << at;
+  }
+}
+
 struct BinaryCase {
   const Primitive* p;
   double lo[2], hi[2];
