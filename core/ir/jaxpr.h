@@ -86,6 +86,35 @@ class JaxprFacts {
   mutable std::atomic<std::uint8_t> facts_{0};
 };
 
+// What a higher room keeps of a program for as long as the program lives: derivatives of it, or its
+// plans. Nothing that is kept may own the program, which would then never be destroyed. A copy of a
+// program begins with nothing. Thread-safe.
+class KeptWithJaxpr {
+ public:
+  struct Kept {
+    virtual ~Kept() = default;
+  };
+  KeptWithJaxpr() = default;
+  KeptWithJaxpr(const KeptWithJaxpr&) noexcept {}
+  KeptWithJaxpr& operator=(const KeptWithJaxpr&) = delete;
+  ~KeptWithJaxpr() { delete kept_.load(std::memory_order_acquire); }
+
+  // The room's object, of a T that derives from Kept; the first call makes it.
+  template <class T>
+  T& get() const {
+    Kept* kept = kept_.load(std::memory_order_acquire);
+    if (kept == nullptr) {
+      auto made = std::make_unique<T>();
+      if (kept_.compare_exchange_strong(kept, made.get(), std::memory_order_acq_rel))
+        kept = made.release();
+    }
+    return static_cast<T&>(*kept);
+  }
+
+ private:
+  mutable std::atomic<Kept*> kept_{nullptr};
+};
+
 struct Jaxpr : RefCounted {
   std::vector<VarRef> binders;
   std::vector<Eqn> eqns;
@@ -96,6 +125,8 @@ struct Jaxpr : RefCounted {
   // variance is only inferred.
   bool checks_variance = true;
   JaxprFacts facts;
+  KeptWithJaxpr derived;  // core/transforms/autodiff/derived.cpp
+  KeptWithJaxpr plans;    // core/transforms/jit/jit.cpp
 };
 using JaxprRef = Ref<const Jaxpr>;
 

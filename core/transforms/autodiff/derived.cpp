@@ -18,37 +18,36 @@ struct DerivedKey {
   friend bool operator==(const DerivedKey&, const DerivedKey&) = default;
 };
 
-// The derived programs that were used last, at most kEntries of them. An entry keeps the program
-// that it was derived from alive, whose address is the key.
+// The programs of one kind that are derived from one program: those that were used last, at most
+// kEntries of them.
 template <class Derived>
 class Made {
  public:
   template <class Make>
-  std::shared_ptr<const Derived> get(const JaxprRef& jaxpr, const DerivedKey& key, Make make) {
+  std::shared_ptr<const Derived> get(const Jaxpr& jaxpr, DerivedKey key, Make make) {
     {
       std::lock_guard lock(mutex_);
-      const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
-        return e.jaxpr == jaxpr && e.key == key;
-      });
+      const auto it = std::find_if(entries_.begin(), entries_.end(),
+                                   [&](const Entry& e) { return e.key == key; });
       if (it != entries_.end()) {
         entries_.splice(entries_.begin(), entries_, it);
         return it->derived;
       }
     }
-    const PassVisit visit("differentiating or mapping a program", *jaxpr);
+    const PassVisit visit("differentiating or mapping a program", jaxpr);
     auto derived = std::make_shared<const Derived>(make());
     // A program with constants of a surrounding trace cannot be used again after that trace.
     if (!reusable(*derived)) return derived;
+    std::list<Entry> gone;  // destroyed after the lock is released, since that takes time
     std::lock_guard lock(mutex_);
-    entries_.push_front({jaxpr, key, derived});
-    if (entries_.size() > kEntries) entries_.pop_back();
+    entries_.push_front({std::move(key), derived});
+    if (entries_.size() > kEntries) gone.splice(gone.begin(), entries_, --entries_.end());
     return derived;
   }
 
  private:
   static constexpr std::size_t kEntries = 256;
   struct Entry {
-    JaxprRef jaxpr;
     DerivedKey key;
     std::shared_ptr<const Derived> derived;
   };
@@ -65,34 +64,40 @@ class Made {
   std::list<Entry> entries_;
 };
 
-// Never destroyed: arrays may be used until the process ends.
-template <class Derived>
-Made<Derived>& made() {
-  static auto* table = new Made<Derived>();
-  return *table;
-}
+// All that is derived from one program. A derived program is traced anew from the equations of the
+// program; it may have the programs inside of them in common with it, but does not contain the
+// program itself, as Jaxpr::derived demands.
+struct DerivedPrograms : KeptWithJaxpr::Kept {
+  Made<JvpProgram> jvp;
+  Made<LinearizedProgram> linearized;
+  Made<TransposedProgram> transposed;
+  Made<BatchedProgram> batched;
+};
+
+DerivedPrograms& derived_of(const Jaxpr& jaxpr) { return jaxpr.derived.get<DerivedPrograms>(); }
 
 }  // namespace
 
 std::shared_ptr<const JvpProgram> derived_jvp(const JaxprRef& jaxpr,
                                               const std::vector<bool>& active,
                                               const std::vector<bool>& wanted) {
-  return made<JvpProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
-                                [&] { return jvp_program(*jaxpr, active, wanted); });
+  return derived_of(*jaxpr).jvp.get(*jaxpr, {active, wanted, {}, 0, {}},
+                                    [&] { return jvp_program(*jaxpr, active, wanted); });
 }
 
 std::shared_ptr<const LinearizedProgram> derived_linearization(const JaxprRef& jaxpr,
                                                                const std::vector<bool>& active,
                                                                const std::vector<bool>& wanted) {
-  return made<LinearizedProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
-                                       [&] { return linearize_program(*jaxpr, active, wanted); });
+  return derived_of(*jaxpr).linearized.get(*jaxpr, {active, wanted, {}, 0, {}}, [&] {
+    return linearize_program(*jaxpr, active, wanted);
+  });
 }
 
 std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr,
                                                            const std::vector<bool>& linear,
                                                            const std::vector<bool>& given,
                                                            const std::vector<bool>& wanted) {
-  return made<TransposedProgram>().get(jaxpr, {linear, given, wanted, 0, {}}, [&] {
+  return derived_of(*jaxpr).transposed.get(*jaxpr, {linear, given, wanted, 0, {}}, [&] {
     return transpose_program(*jaxpr, linear, given, wanted);
   });
 }
@@ -101,7 +106,7 @@ std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::
                                                     const std::vector<bool>& batched,
                                                     const std::vector<bool>& wanted,
                                                     const std::vector<ShapedArray>& as) {
-  return made<BatchedProgram>().get(jaxpr, {batched, wanted, {}, size, as}, [&] {
+  return derived_of(*jaxpr).batched.get(*jaxpr, {batched, wanted, {}, size, as}, [&] {
     return batch_program(*jaxpr, size, batched, wanted, as);
   });
 }

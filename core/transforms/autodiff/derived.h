@@ -1,6 +1,7 @@
-// A cache of derivatives of programs and of batched programs. A training loop differentiates the
-// same program at every step; the rules of loops ask for a derivative several times, until it is
-// known which carries have tangents, and so does each level of a nest. Thread-safe.
+// Derivatives of programs and batched programs, which are kept with the program that they are
+// derived from (Jaxpr::derived) and destroyed with it. A training loop differentiates the same
+// program at every step; the rules of loops ask for a derivative several times, until it is known
+// which carries have tangents, and so does each level of a nest. Thread-safe.
 #pragma once
 #include <memory>
 

@@ -70,12 +70,11 @@ void prune_jit(PruneCall& call) {
   call.kept_out = call.wanted;
 }
 
-// Called programs (jit_p) that run eagerly, by the address of the program: the program that a
-// transform makes of a jitted function (grad(jit(f))) gets a plan too.
-detail::JitCacheImpl& called_programs() {
-  static auto* programs = new detail::JitCacheImpl();  // arrays may be used until the very end
-  return *programs;
-}
+// The plans of a called program (jit_p) that runs eagerly: the program that a transform makes of a
+// jitted function (grad(jit(f))) gets plans too.
+struct CalledPlans : KeptWithJaxpr::Kept {
+  detail::JitCacheImpl entries;
+};
 
 void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
                    SourceLine source) {
@@ -100,13 +99,15 @@ void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> o
   } else {
     PerDeviceTrace* const body = detail::body_of(scope);
     if (body) body->admit(arguments.leaves, "jit: an argument", source);
-    std::shared_ptr<detail::Entry> entry = called_programs().find(jaxpr.get(), scope, arguments);
+    detail::JitCacheImpl& plans = jaxpr->plans.get<CalledPlans>().entries;
+    std::shared_ptr<detail::Entry> entry = plans.find(jaxpr.get(), scope, arguments);
     if (!entry) {
       entry = detail::make_entry(jaxpr.get(), scope, params.mesh(), arguments);
-      entry->traced.jaxpr = jaxpr;
+      // A copy, since the program itself owns the entry.
+      entry->traced.jaxpr = make_ref<Jaxpr>(*jaxpr);
       entry->out_types = types_of(jaxpr->outs);
       detail::plan_entry(*entry, arguments, body, source);
-      called_programs().insert(entry);
+      plans.insert(entry);
     }
     results = detail::run_entry(*entry, std::move(arguments.leaves), body, source);
   }

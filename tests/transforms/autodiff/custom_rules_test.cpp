@@ -341,6 +341,30 @@ TEST(CustomVjp, AMaskThatIsOneForAllGetsNoSum) {
   EXPECT_EQ(grad(loss)(ones({0, 2})).shape(), Shape({0, 2}));
 }
 
+// The programs that derivatives and calls are made of end with the functions.
+TEST(CustomVjp, WhatItsRulesCaptureIsReleased) {
+  std::weak_ptr<int> seen;
+  {
+    const auto captured = std::make_shared<int>(3);
+    seen = captured;
+    const auto f =
+        custom_vjp([captured](Array x) { return x * x; },
+                   [captured](Array x) {
+                     return std::pair{x * x, x};
+                   },
+                   [captured](Array x, Array ct) { return std::tuple{float(*captured) * x * ct}; });
+    const auto loss = jit([f](Array x) { return sum(f(x)); });
+    const Array x = vec({1, 2});
+    for (int call = 0; call < 2; ++call) {
+      EXPECT_EQ(values(grad(loss)(x)), (Floats{3, 6}));
+      EXPECT_EQ(values(jit(grad(loss))(x)), (Floats{3, 6}));
+      EXPECT_EQ(values(vmap(jit(f))(x)), (Floats{1, 4}));
+      EXPECT_EQ(values(grad([&](Array a) { return sum(vmap(jit(f))(a)); })(x)), (Floats{3, 6}));
+    }
+  }
+  EXPECT_TRUE(seen.expired());
+}
+
 TEST(CustomVjp, ResidualsOfAnyTreeAndNoneForZero) {
   struct Saved {
     std::vector<Array> arrays;
