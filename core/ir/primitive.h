@@ -138,6 +138,8 @@ using WithProgramsFn =
 // Removes unused operands and results of an equation: core/transforms/passes/dead_code.h.
 struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
+// Which results of an equation depend on the operands in `of`, which has an entry for each operand.
+using DependFn = std::vector<bool> (*)(const Params&, const std::vector<bool>& of);
 // How often a call runs the programs in the parameters, if that is known; 1 for a while_loop.
 using TripsFn = std::int64_t (*)(const Params&);
 // Whether the equations of a called program must not be merged with equal equations outside of it,
@@ -218,6 +220,7 @@ struct Primitive {
   LowerFn lower = nullptr;
   WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
   PruneFn prune = nullptr;                 // null: all operands and results stay
+  DependFn depends = nullptr;              // null: found with `prune`, result by result
   TripsFn trips = nullptr;                 // null: once
   ControlFlow control_flow = ControlFlow::none;
   // A call runs only one of the programs in the parameters: the branches of cond.

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "core/ir/nesting.h"
+
 namespace shmap {
 
-constinit thread_local PruneMemo* SplitScope::memo_ = nullptr;
+constinit thread_local SplitScope::Memo* SplitScope::memo_ = nullptr;
 
 namespace {
 
@@ -59,9 +61,10 @@ Mask dependent(const Primitive& primitive, const Params& params, const Mask& lin
                PruneMemo& memo) {
   if (!any(linear)) return Mask(n, false);
   if (!primitive.prune || all(linear)) return Mask(n, true);
+  if (primitive.depends) return primitive.depends(params, linear);
   const std::vector<const Jaxpr*> inside = inner_jaxprs(params);
-  if (primitive.control_flow == ControlFlow::none && inside.size() == 1 &&
-      inside[0]->binders.size() == linear.size() && inside[0]->outs.size() == n)
+  if (inside.size() == 1 && inside[0]->binders.size() == linear.size() &&
+      inside[0]->outs.size() == n)
     return dependent_results(*inside[0], linear);
   Mask found(n);
   for (std::size_t o = 0; o < n; ++o) {
@@ -198,11 +201,17 @@ Eqn part_eqn(const Eqn& eqn, const Part& part, const Mask& wanted) {
 
 Mask dependent_results(const Jaxpr& jaxpr, const Mask& linear) {
   const SplitScope scope;
-  PruneMemo& memo = scope.memo();
+  const std::pair key(&jaxpr, linear);
+  auto& known = SplitScope::memo_->dependents;
+  if (const auto it = known.find(key); it != known.end()) return it->second.results;
+  const PassVisit visit("finding what depends on tangents", jaxpr);
   Dependent vars(jaxpr, linear);
   for (const Eqn& e : jaxpr.eqns)
-    vars.add(e.out, dependent(*e.primitive, *e.params, vars.among(e.in), e.out.size(), memo));
-  return vars.among(jaxpr.outs);
+    vars.add(e.out,
+             dependent(*e.primitive, *e.params, vars.among(e.in), e.out.size(), scope.memo()));
+  Mask results = vars.among(jaxpr.outs);
+  known[key] = {JaxprRef(&jaxpr), results};
+  return results;
 }
 
 JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {

@@ -6,6 +6,8 @@
 // it prints with the primals, and the rest where the linear program runs, as JAX does; checkpoint
 // and while_loop compute their primals again there, and print them again.
 #pragma once
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "core/transforms/passes/dead_code.h"
@@ -14,8 +16,9 @@
 namespace shmap {
 
 // Alive while a program is taken apart and transposed. The programs inside of it are transposed
-// meanwhile, so that each level of a nest would prune all levels below it again: what was pruned is
-// kept for as long as the outermost of these objects of the thread is alive.
+// meanwhile, so that each level of a nest would prune all levels below it again, and ask again what
+// depends on what: both are kept for as long as the outermost of these objects of the thread is
+// alive.
 class SplitScope {
  public:
   SplitScope() : before_(memo_) {
@@ -24,12 +27,21 @@ class SplitScope {
   ~SplitScope() { memo_ = before_; }
   SplitScope(const SplitScope&) = delete;
   SplitScope& operator=(const SplitScope&) = delete;
-  PruneMemo& memo() const { return *memo_; }
+  PruneMemo& memo() const { return memo_->pruned; }
 
  private:
-  static constinit thread_local PruneMemo* memo_;
-  PruneMemo* before_;
-  PruneMemo own_{&no_effects, {}};  // asks what results depend on
+  friend std::vector<bool> dependent_results(const Jaxpr& jaxpr, const std::vector<bool>& linear);
+  struct Dependents {
+    JaxprRef asked;  // kept alive, so that no other program gets its address
+    std::vector<bool> results;
+  };
+  struct Memo {
+    PruneMemo pruned{&no_effects, {}};  // asks what results depend on
+    std::map<std::pair<const Jaxpr*, std::vector<bool>>, Dependents> dependents;
+  };
+  static constinit thread_local Memo* memo_;
+  Memo* before_;
+  Memo own_;
 };
 
 // Which results depend on the arguments in `linear`, through programs inside of equations too.

@@ -81,6 +81,11 @@ std::vector<Program> join_active(const std::vector<JaxprRef>& branches, Make mak
   return made;
 }
 
+// Adds to `of`, some arguments of a loop's body, the carries that depend on them after any number
+// of trips; the carry starts at argument `first`. Returns which of the body's results depend on
+// them.
+Flags spread_to_carries(const Jaxpr& body, std::size_t first, std::size_t carries, Flags& of);
+
 // A program with values for its first arguments.
 struct ClosedBody {
   JaxprRef jaxpr;

@@ -278,6 +278,7 @@ constinit Primitive while_p = [] {
       "reverse mode needs to know the number of trips: use scan, or fori_loop with bounds that are "
       "host integers");
   p.prune = prune_while;
+  p.depends = depends_while;
   p.widen = widen_while;
   return p;
 }();
@@ -296,6 +297,7 @@ constinit Primitive scan_p = [] {
   p.jvp = Rule<JvpFn>(jvp_scan);
   p.transpose = Rule<TransposeFn>(transpose_scan);
   p.prune = prune_scan;
+  p.depends = depends_scan;
   p.widen = widen_scan;
   p.trips = scan_trips;
   return p;
@@ -315,6 +317,7 @@ constinit Primitive cond_p = [] {
   p.jvp = Rule<JvpFn>(jvp_cond);
   p.transpose = Rule<TransposeFn>(transpose_cond);
   p.prune = prune_cond;
+  p.depends = depends_cond;
   p.widen = widen_cond;
   return p;
 }();

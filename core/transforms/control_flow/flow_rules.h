@@ -1,10 +1,12 @@
 // The rules of while, scan and cond, by which flow_primitives.cpp makes their records. The rules of
 // derivatives are in derivatives.h.
 #pragma once
+#include <vector>
 
 namespace shmap {
 
 struct BatchCall;  // core/ir/rules.h
+struct Params;     // core/ir/params.h
 struct LowerCall;  // core/transforms/lowering/lower.h
 struct PruneCall;  // core/transforms/passes/dead_code.h
 struct WidenCall;  // core/transforms/tracing/stage_in_body.h
@@ -18,6 +20,11 @@ void widen_cond(WidenCall& call);
 void prune_while(PruneCall& call);
 void prune_scan(PruneCall& call);
 void prune_cond(PruneCall& call);
+
+// Which results depend on some of the operands (depends.cpp).
+std::vector<bool> depends_while(const Params& params, const std::vector<bool>& of);
+std::vector<bool> depends_scan(const Params& params, const std::vector<bool>& of);
+std::vector<bool> depends_cond(const Params& params, const std::vector<bool>& of);
 
 // Global arrays as blocks (lower.cpp).
 void lower_while(LowerCall& call);

@@ -66,19 +66,6 @@ Flags linear_operands(const TransposeCall& call, std::size_t first) {
 
 // ---- scan
 
-// Finds the carries that depend on linear arguments.
-void find_linear_carries(const ScanLoopParams& p, std::size_t first, std::size_t carry,
-                         Flags& linear) {
-  for (bool grew = true; grew;) {
-    grew = false;
-    const Flags depends = dependent_results(*p.jaxpr, linear);
-    for (std::size_t k = 0; k < carry; ++k) {
-      if (linear[first + k] || !depends[k]) continue;
-      linear[first + k] = grew = true;
-    }
-  }
-}
-
 class ScanTransposer {
  public:
   ScanTransposer(TransposeCall& call, const ScanLoopParams& p)
@@ -87,7 +74,7 @@ class ScanTransposer {
         first_(count(p.num_consts)),
         carry_(count(p.num_carry)),
         linear_(linear_operands(call, 0)) {
-    find_linear_carries(p, first_, carry_, linear_);
+    spread_to_carries(*p.jaxpr, first_, carry_, linear_);
   }
 
   void run() {

@@ -19,7 +19,7 @@ namespace {
 
 // The term is copied to the result, to which the product is then added. That passes over memory as
 // often as a separate addition does, so it gains where the result stays in a near cache.
-constexpr std::int64_t kMostBytes = 512 * 1024;
+constexpr std::int64_t kMostSumBytes = 512 * 1024;
 
 class ProductAdder {
  public:
@@ -65,7 +65,7 @@ class ProductAdder {
   bool adds(const Eqn& dot, const Atom& term) const {
     const ShapedArray& type = dot.out[0]->type;
     if (term.type().dtype() != type.dtype() || !(term.type().dims() == type.dims()) ||
-        type.size() == 0 || type.nbytes() > kMostBytes || dot.in[0].is_literal() ||
+        type.size() == 0 || type.nbytes() > kMostSumBytes || dot.in[0].is_literal() ||
         dot.in[1].is_literal())
       return false;
     const std::vector<ShapedArray> in = types_of(dot.in);

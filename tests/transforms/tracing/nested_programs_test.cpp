@@ -133,6 +133,30 @@ TEST(NestedPrograms, AreSimulatedInSquareWork) {
   EXPECT_LE(deep, 5 * shallow) << shallow;
 }
 
+// Each carry reads the one before, so that what depends on the first is known after as many trips.
+Array chain_of_carries(Array x, int count) {
+  std::vector<Array> carry(static_cast<std::size_t>(count), x);
+  carry = scan(
+              [](std::vector<Array> c, Array y) {
+                for (std::size_t k = c.size(); k-- > 1;) c[k] = c[k] * c[k - 1];
+                return std::pair{c, y};
+              },
+              carry, ones({3}))
+              .first;
+  return sum(carry.back());
+}
+
+TEST(NestedPrograms, ManyCarriesAreTransposedInSquareWork) {
+  const auto work = [&](int count) {
+    return work_of(
+        [&] { make_jaxpr(grad([=](Array x) { return chain_of_carries(x, count); }))(operand()); });
+  };
+  work(3);  // what is made once
+  const std::int64_t few = work(20), many = work(40);
+  EXPECT_GT(few, 0);
+  EXPECT_LE(many, 5 * few) << few;
+}
+
 TEST(NestedPrograms, HaveTheValuesOfTheFunctions) {
   const Array x = ones({2});
   for (const Nest& nest : {Nest(whiles), Nest(conds), Nest(switches), Nest(calls)}) {
