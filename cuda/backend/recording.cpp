@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cuda/backend/backend.h"
-#include "cuda/backend/small_fills.h"
 #include "cuda/backend/stream.h"
+#include "cuda/device/small_fills.h"
 #include "cuda/driver/error.h"
 
 namespace shmap::cuda {

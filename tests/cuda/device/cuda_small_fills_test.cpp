@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "cuda/backend/small_fills.h"
+#include "cuda/device/small_fills.h"
 #include "cuda/driver/error.h"
 #include "cuda/kernels/move/fill_node.h"
 #include "tests/cuda/kernels/device_memory.h"

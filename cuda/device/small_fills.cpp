@@ -1,4 +1,4 @@
-#include "cuda/backend/small_fills.h"
+#include "cuda/device/small_fills.h"
 
 #include <algorithm>
 #include <cstddef>
