@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/failing_new.h"
 #include "tests/support/failing_program.h"
 #include "tests/support/memory_use.h"
 

@@ -13,7 +13,7 @@
 #include "core/base/fault.h"
 #include "core/device/runtime.h"
 #include "shmap/shmap.h"
-#include "tests/support/failing_new.h"
+#include "tests/support/fail_at.h"
 #include "tests/support/late_tasks.h"
 
 namespace shmap::test {
