@@ -35,6 +35,9 @@ void check_long_rows(ScatterKind op) {
   };
   const auto combined = [op](T a, T b) {
     const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
+    // Of zeros -0 is the smaller.
+    if (x == 0 && y == 0 && (op == ScatterKind::min || op == ScatterKind::max))
+      return T(std::signbit(x) == (op == ScatterKind::min) ? x : y);
     return T(op == ScatterKind::add   ? x + y
              : op == ScatterKind::mul ? x * y
              : op == ScatterKind::min ? (x != x || x < y ? x : y)
