@@ -33,7 +33,7 @@ class Calls {
 
   std::map<std::string, Call> all() const {
     std::map<std::string, Call> calls;
-    const auto keep = [this](auto f) { return [this, f] { f().block_until_ready(); }; };
+    const auto keep = [](auto f) { return [f] { f().block_until_ready(); }; };
     calls["eager addition"] = keep([this] { return x_ + y_; });
     calls["eager addition in place"] = keep([this] { return exp(-x_) * 2.f; });
     calls["eager sum"] = keep([this] { return sum(x_); });

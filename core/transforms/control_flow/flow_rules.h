@@ -6,7 +6,7 @@
 namespace shmap {
 
 struct BatchCall;  // core/ir/rules.h
-class Params;     // core/ir/params.h
+class Params;      // core/ir/params.h
 struct LowerCall;  // core/transforms/lowering/lower.h
 struct PruneCall;  // core/transforms/passes/dead_code.h
 struct WidenCall;  // core/transforms/tracing/stage_in_body.h
