@@ -2,7 +2,6 @@
 // a NaN where an operand is one, and of zeros -0 is the smaller.
 #pragma once
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -11,17 +10,17 @@ namespace shmap::cpu {
 template <class T>
 using FloatBits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-// The two choices differ only where both numbers are zeros, of which one has a sign, or one is a
-// NaN, which the sum then is too. All values are computed, and then chosen from, so that loops are
-// vectorised.
+// Each function compares in both orders. The two choices differ only where the numbers are zeros,
+// or where one is a NaN, and are then joined bit by bit: what has any of a NaN's bits is a NaN, and
+// of the signs the smaller number has either, the larger one both. There is no branch, so that
+// loops are vectorised.
 template <class T>
 inline T larger_of(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     using Bits = FloatBits<T>;
-    const T first = b > a ? b : a, second = a > b ? a : b;
-    const T both = std::bit_cast<T>(std::bit_cast<Bits>(first) & std::bit_cast<Bits>(second));
-    const T sum = a + b;
-    return std::isunordered(a, b) ? sum : both;
+    constexpr Bits kSign = Bits{1} << (8 * sizeof(T) - 1);
+    const auto x = std::bit_cast<Bits>(b > a ? b : a), y = std::bit_cast<Bits>(a > b ? a : b);
+    return std::bit_cast<T>((x & y) | ((x | y) & ~kSign));
   } else {
     return a > b ? a : b;
   }
@@ -30,10 +29,8 @@ template <class T>
 inline T smaller_of(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     using Bits = FloatBits<T>;
-    const T first = b < a ? b : a, second = a < b ? a : b;
-    const T either = std::bit_cast<T>(std::bit_cast<Bits>(first) | std::bit_cast<Bits>(second));
-    const T sum = a + b;
-    return std::isunordered(a, b) ? sum : either;
+    const auto x = std::bit_cast<Bits>(b < a ? b : a), y = std::bit_cast<Bits>(a < b ? a : b);
+    return std::bit_cast<T>(x | y);
   } else {
     return a < b ? a : b;
   }
