@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -14,6 +13,7 @@
 
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
+#include "tests/support/program_seeds.h"
 #include "tests/support/under_jit.h"
 
 namespace shmap {
@@ -462,21 +462,16 @@ void run_program(std::uint64_t seed, bool under_jit) {
   test::expect_same_under_jit(all_values, test::Communication::no_more, inputs);
 }
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* set = std::getenv(name);
-  return set ? std::strtoull(set, nullptr, 10) : otherwise;
-}
-
 TEST(GlobalPrograms, EqualOneDevice) {
-  const std::uint64_t first = from_environment("SHMAP_TEST_SEED", 1);
-  const std::uint64_t count = from_environment("SHMAP_TEST_PROGRAMS", 2000);
-  for (std::uint64_t k = 0; k < count && !HasFatalFailure(); ++k) run_program(first + k, false);
+  const unsigned first = test::setting("SHMAP_TEST_SEED", 1);
+  const unsigned count = test::setting("SHMAP_TEST_PROGRAMS", 2000);
+  for (unsigned k = 0; k < count && !HasFatalFailure(); ++k) run_program(first + k, false);
 }
 
 TEST(GlobalPrograms, AreTheSameUnderJit) {
-  const std::uint64_t first = from_environment("SHMAP_TEST_SEED", 1);
-  const std::uint64_t count = from_environment("SHMAP_TEST_PROGRAMS", 500);
-  for (std::uint64_t k = 0; k < count && !HasFailure(); ++k) run_program(first + k, true);
+  const unsigned first = test::setting("SHMAP_TEST_SEED", 1);
+  const unsigned count = test::setting("SHMAP_TEST_PROGRAMS", 500);
+  for (unsigned k = 0; k < count && !HasFailure(); ++k) run_program(first + k, true);
 }
 
 }  // namespace

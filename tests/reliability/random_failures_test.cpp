@@ -21,6 +21,7 @@
 #include "tests/support/failing_new.h"
 #include "tests/support/failing_program.h"
 #include "tests/support/memory_use.h"
+#include "tests/support/program_seeds.h"
 
 namespace shmap {
 namespace {
@@ -41,19 +42,6 @@ const bool deadline_is_set = [] {
   ::setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "60", 0);
   return true;
 }();
-
-unsigned setting(const char* name, unsigned otherwise) {
-  const char* text = std::getenv(name);
-  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
-}
-
-std::string command(unsigned seed) {
-  std::string text;
-  for (const char* name : {"SHMAP_DEVICES", "SHMAP_EXECUTOR", "SHMAP_SIM_GPUS"})
-    if (const char* value = std::getenv(name)) text += std::string(name) + "=" + value + " ";
-  return text + "SHMAP_TEST_SEED=" + std::to_string(seed) +
-         " SHMAP_TEST_PROGRAMS=1 random_failures_test";
-}
 
 // Whether `lines` are the lines that were wanted, in order, of which some may be missing.
 bool are_wanted(const std::vector<std::string>& lines, const std::vector<WantedLine>& wanted) {
@@ -113,7 +101,7 @@ void run_all(std::vector<std::unique_ptr<FailingProgram>> programs, unsigned see
   std::cerr << printed;  // with what the programs' checks said
   for (const WantedLine& line : prints)
     std::cerr << "wanted" << (line.certain ? ": " : " perhaps: ") << line.text << "\n";
-  ADD_FAILURE() << "repeat with: " << command(seed) << text;
+  ADD_FAILURE() << "repeat with: " << command_for(seed, "random_failures_test") << text;
 }
 
 void run_alone(unsigned seed) {

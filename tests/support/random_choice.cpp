@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tests/support/device_grids.h"
+#include "tests/support/program_seeds.h"
 
 namespace shmap::test {
 
@@ -96,8 +97,7 @@ PartitionSpec RandomChoice::to_spec(const SpecDims& dims) {
 void run_cases(unsigned count, void (*run)(unsigned)) {
   if (const char* one = std::getenv("SHMAP_TEST_CASE"))
     return run(static_cast<unsigned>(std::atoi(one)));
-  if (const char* set = std::getenv("SHMAP_TEST_PROGRAMS"))
-    count = static_cast<unsigned>(std::strtoul(set, nullptr, 10));
+  count = setting("SHMAP_TEST_PROGRAMS", count);
   for (unsigned number = 0; number < count && !::testing::Test::HasFailure(); ++number) run(number);
 }
 

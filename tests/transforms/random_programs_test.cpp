@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 #include <string>
 
+#include "tests/support/program_seeds.h"
 #include "tests/support/random_smooth_body.h"
 #include "tests/support/under_jit.h"
 
@@ -20,19 +20,6 @@ namespace {
 using namespace test;
 
 constexpr unsigned kPrograms = 60;  // some five seconds on one core
-
-unsigned setting(const char* name, unsigned otherwise) {
-  const char* text = std::getenv(name);
-  return text ? static_cast<unsigned>(std::strtoul(text, nullptr, 10)) : otherwise;
-}
-
-std::string command(unsigned seed) {
-  std::string text;
-  for (const char* name : {"SHMAP_DEVICES", "SHMAP_EXECUTOR", "SHMAP_SIM_GPUS"})
-    if (const char* value = std::getenv(name)) text += std::string(name) + "=" + value + " ";
-  return text + "SHMAP_TEST_SEED=" + std::to_string(seed) +
-         " SHMAP_TEST_PROGRAMS=1 random_programs_test";
-}
 
 // The tolerance covers different orders of summation, which a program amplifies some thousandfold.
 void expect_close(const std::string& what, const Array& got, const Reals& want) {
@@ -63,7 +50,7 @@ void run_program(unsigned seed) {
   const std::size_t length = 2 + g.pick(3);
   for (std::size_t k = 0; k < length; ++k) g.step();
   const SmoothProgram p{g.program, g.known.back()};
-  SCOPED_TRACE("repeat with: " + command(seed) + p.text());
+  SCOPED_TRACE("repeat with: " + command_for(seed, "random_programs_test") + p.text());
   const auto f = [&](const Values& x) { return p.mapped(x); };
   const auto loss = [&](const Values& x) { return sum(sin(f(x))); };
   try {

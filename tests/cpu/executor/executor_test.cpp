@@ -1,5 +1,4 @@
-// Properties of the CPU executor alone: its modes, seeds, deadlines, and its behaviour at fork()
-// and exit().
+// Properties of the CPU executor alone: its modes, seeds, and its behaviour at fork() and exit().
 #include "core/cpu/executor/executor.h"
 
 #include <gmock/gmock.h>
@@ -16,49 +15,20 @@
 #include <vector>
 
 #include "core/base/fault.h"
-#include "core/base/warning.h"
 #include "core/cpu/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
+#include "tests/cpu/executor/lone_executor.h"
 #include "tests/support/timeline_scope.h"
 
 namespace shmap::cpu {
 namespace {
 
+using namespace testing;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr std::int64_t kLarge = 10'000'000;
-
-ExecutorOptions with(Mode mode, std::uint64_t seed = 0, int workers = 2) {
-  ExecutorOptions options;
-  options.mode = mode;
-  options.seed = seed;
-  options.workers = workers;
-  return options;
-}
-
-std::unique_ptr<CpuBackend> make(const ExecutorOptions& options, const char* devices = "cpu:8") {
-  return std::make_unique<CpuBackend>(DeviceSpec::parse(devices), 0, 0, options, -1);
-}
-
-template <class F>
-Task task_of(F& f, std::int64_t cost_ns = kLarge, int parts = 1) {
-  Task task;
-  task.name = "test";
-  task.args = &f;
-  task.run = [](void* g, const TaskContext& c) { (*static_cast<F*>(g))(c); };
-  task.cost_ns = cost_ns;
-  task.parts = parts;
-  return task;
-}
-
-Event enqueue(Backend& backend, Stream* stream, const Task& task, std::vector<Event> waits = {}) {
-  std::lock_guard lock(backend.submit_mutex());
-  return stream->enqueue(task, waits);
-}
 
 class Environment {
  public:
@@ -177,18 +147,6 @@ TEST(Inline, RunsInProgramOrderOnThisThread) {
   EXPECT_TRUE(enqueue(*backend, backend->devices()[0].compute, task_of(note)).done());
   EXPECT_EQ(id, std::this_thread::get_id());
 }
-
-// Blocks a task until it is opened.
-struct Gate {
-  std::atomic<bool> open{false}, reached{false};
-  void operator()(const TaskContext&) {
-    reached = true;
-    while (!open) std::this_thread::yield();
-  }
-  void wait_reached() const {
-    while (!reached) std::this_thread::yield();
-  }
-};
 
 TEST(Inline, RefusesWhatIsNotDone) {
   Gate gate;
@@ -386,79 +344,6 @@ TEST(Async, CommunicationGoesFirst) {
 TEST(Async, TheWorkersAreThoseOfTheAffinityMask) {
   EXPECT_GE(available_cores(), 1);
   EXPECT_EQ(make(with(Mode::async, 0, 0))->workers(), available_cores());
-}
-
-TEST(Deadline, WarnsAndThenFails) {
-  static std::atomic<int> warned;
-  static std::atomic<bool> text_is_good;
-  warned = 0;
-  ExecutorOptions options = with(Mode::async, 0, 1);
-  options.warn_sec = 0.05;
-  options.timeout_sec = 0.2;
-  const auto backend = make(options);
-  const WarningHandler before = set_warning_handler([](std::string_view text) noexcept {
-    text_is_good = text.find("'test' of local device 3, compute") != text.npos &&
-                   text.find("SHMAP_COLLECTIVE_WARN_SEC") != text.npos;
-    warned.fetch_add(1);
-  });
-  Gate gate;
-  const Event e = enqueue(*backend, backend->devices()[3].compute, task_of(gate));
-  gate.wait_reached();
-  try {
-    e.wait();
-    ADD_FAILURE() << "no deadline";
-  } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("SHMAP_COLLECTIVE_TIMEOUT_SEC"));
-  }
-  EXPECT_EQ(warned.load(), 1);
-  EXPECT_TRUE(text_is_good.load());
-  gate.open = true;
-  while (!e.done()) std::this_thread::yield();
-  EXPECT_NO_THROW(e.wait());
-  set_warning_handler(before);
-}
-
-// Waiting threads leave tasks that call user code to the workers.
-template <class F>
-Task foreign_task_of(F& f) {
-  Task task = task_of(f);
-  task.foreign = true;
-  return task;
-}
-
-TEST(Deadline, WorkThatGoesOnMayTakeLong) {
-  ExecutorOptions options = with(Mode::async, 0, 1);
-  options.warn_sec = 0;
-  options.timeout_sec = 0.5;
-  const auto backend = make(options);
-  auto sleep = [](const TaskContext&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  };
-  Event last;
-  for (int i = 0; i < 20; ++i)
-    last = enqueue(*backend, backend->devices()[0].compute, foreign_task_of(sleep));
-  EXPECT_NO_THROW(last.wait());
-}
-
-TEST(Deadline, FailsWhereOneTaskIsStuckAndOthersGoOn) {
-  ExecutorOptions options = with(Mode::async, 0, 2);
-  options.warn_sec = 0;
-  options.timeout_sec = 0.3;
-  const auto backend = make(options);
-  Gate gate;
-  std::atomic<bool> enough{false};
-  auto sleep = [&](const TaskContext&) {
-    if (!enough) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  };
-  enqueue(*backend, backend->devices()[0].compute, foreign_task_of(gate));
-  const Event after = enqueue(*backend, backend->devices()[0].compute, foreign_task_of(sleep));
-  gate.wait_reached();
-  for (int i = 0; i < 3000; ++i)
-    enqueue(*backend, backend->devices()[1].compute, foreign_task_of(sleep));
-  EXPECT_THROW(after.wait(), DeviceError);
-  enough = true;
-  gate.open = true;
-  EXPECT_NO_THROW(after.wait());
 }
 
 TEST(Timeline, HasEveryTaskOnce) {
