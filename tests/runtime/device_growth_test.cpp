@@ -210,5 +210,19 @@ TEST(ProgramGrowth, CopiesOfValuesAroundASum) {
   EXPECT_LE(many, 4.6 * some) << some << " basic blocks for 200 values, " << many << " for 800";
 }
 
+// The backward pass reads what each of so many operations of the forward pass computed. A part of
+// the work is a square, with a small factor: FuseClusters::lower goes through all clusters that a
+// cluster depends on.
+std::int64_t work_for_a_gradient(int operations) {
+  return work_of_pass(fuse, grad([operations](Array x) {
+                        for (int i = 0; i < operations; ++i) x = sin(x) * cos(x);
+                        return sum(x);
+                      }));
+}
+TEST(ProgramGrowth, FusionOfAGradient) {
+  const std::int64_t some = work_for_a_gradient(200), many = work_for_a_gradient(800);
+  EXPECT_LE(many, 7 * some) << some << " basic blocks for 200 operations, " << many << " for 800";
+}
+
 }  // namespace
 }  // namespace shmap::test

@@ -153,8 +153,11 @@ void FuseClusters::add_member(int c, FuseMember m) {
   x.draws |= role(m.eqn) == FuseRole::draw;
   if (!m.copy) cluster_of_[static_cast<std::size_t>(m.eqn)] = c;
   x.needs.erase(result(m.eqn));
-  for (const Atom& a : e.in)
-    if (!a.is_literal()) x.needs[a.var()] |= bit(operand_kind(m, a));
+  for (const Atom& a : e.in) {
+    if (a.is_literal()) continue;
+    x.needs[a.var()] |= bit(operand_kind(m, a));
+    if (const int maker = program_.maker(a); maker >= 0) x.makers.push_back(maker);
+  }
 }
 
 // The kind as which a cluster uses a value; false where the cluster uses it as several kinds, or
@@ -215,6 +218,7 @@ bool FuseClusters::join(int i, int c) {
   if (role(i) == FuseRole::reduce && !x.split) set_space(c, space, becomes_rows);
   add_member(c, {i, kind});
   x.first = i;
+  merge_makers(c);
   lower(~c, i);
   return true;
 }
@@ -351,11 +355,14 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
       x.members.push_back(m);
   }
   for (const FuseMember& m : x.members) x.needs.erase(result(m.eqn));
+  x.makers.insert(x.makers.end(), y.makers.begin(), y.makers.end());
   x.ops += y.ops;
   x.draws |= y.draws;
   x.first = std::min(x.first, y.first);
   y.merged_into = a;
   y.members.clear();
+  y.makers.clear();
+  merge_makers(a);
   if (x.earliest != y.earliest) {
     const int earliest = std::min(x.earliest, y.earliest);
     x.earliest = INT_MAX;
@@ -465,6 +472,19 @@ int& FuseClusters::earliest(int node) {
   return node < 0 ? cluster(~node).earliest : earliest_alone_[static_cast<std::size_t>(node)];
 }
 
+// Keeps one maker of each cluster, and none of cluster c: what is in one cluster stays together.
+void FuseClusters::merge_makers(int c) {
+  std::vector<int>& makers = cluster(c).makers;
+  std::erase_if(makers, [&](int i) { return cluster_of(i) == c; });
+  const auto node = [&](int i) {
+    const int of = cluster_of(i);
+    return of < 0 ? i : ~of;
+  };
+  std::sort(makers.begin(), makers.end(), [&](int i, int j) { return node(i) < node(j); });
+  const auto same = [&](int i, int j) { return node(i) == node(j); };
+  makers.erase(std::unique(makers.begin(), makers.end(), same), makers.end());
+}
+
 // Notes that equation `to` is a member of the node or depends on it, and so on all that the node
 // depends on. Equations that have not been visited yet begin with what they lead to by themselves.
 void FuseClusters::lower(int node, int to) {
@@ -474,21 +494,18 @@ void FuseClusters::lower(int node, int to) {
     const int c = cluster_of(i);
     left.push_back(c < 0 ? i : ~c);
   };
-  const auto visit_operands = [&](int i) {
-    for (const Atom& a : eqn(i).in)
-      if (!a.is_literal()) visit_maker(program_.maker(a));
-    visit_maker(previous_ordered_[static_cast<std::size_t>(i)]);
-  };
   while (!left.empty()) {
     const int at = left.back();
     left.pop_back();
     if (earliest(at) <= to) continue;
     earliest(at) = to;
-    if (at >= 0) {
-      visit_operands(at);
-    } else {
-      for (const FuseMember& m : cluster(~at).members) visit_operands(m.eqn);
+    if (at < 0) {  // no member is ordered
+      for (const int i : cluster(~at).makers) visit_maker(i);
+      continue;
     }
+    for (const Atom& a : eqn(at).in)
+      if (!a.is_literal()) visit_maker(program_.maker(a));
+    visit_maker(previous_ordered_[static_cast<std::size_t>(at)]);
   }
 }
 

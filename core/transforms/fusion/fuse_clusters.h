@@ -21,6 +21,9 @@ struct FuseCluster {
   // For each value that members read and no member computes: a bit for each FusedKind as which they
   // read it.
   VarMap<std::uint32_t> needs;
+  // Equations that define operands of members: at least one of each cluster, and every one that is
+  // in no cluster.
+  std::vector<int> makers;
   // whether rows and columns matter; otherwise all values are full or scalar, in one row
   bool split = false;
   bool draws = false;  // whether a member draws random bits, which are full values in any space
@@ -93,6 +96,7 @@ class FuseClusters {
   bool search(std::vector<int> from, std::span<const int> clusters);
   void push_successors(int i, std::vector<int>* out) const;
   int& earliest(int node);
+  void merge_makers(int c);
   void lower(int node, int to);
 
   const ProgramIndex program_;
