@@ -458,11 +458,14 @@ std::vector<Row> all_rows() {
   rows.push_back({"random_bits_16m", drawn, random_bits_row});
   rows.push_back({"random_normal_16m", drawn, random_normal_row});
   // Attention has two products forward and five backward, and half as many flops if half is masked.
-  // Kernels: the library's choice, its own, cuDNN's, and cuDNN's with additions in any order, which
-  // torch and JAX allow.
+  // Kernels: the library's choice, its own, its own by wgmma, which is forward alone, cuDNN's, and
+  // cuDNN's with additions in any order, which torch and JAX allow.
   const double forward = bench::attention_size().flops(), products = 3.5 * forward;
-  constexpr std::pair<const char*, const char*> kKernels[] = {
-      {"", "auto"}, {":own", "own"}, {":cudnn", "cudnn"}, {":unordered", "cudnn_unordered"}};
+  constexpr std::pair<const char*, const char*> kKernels[] = {{"", "auto"},
+                                                              {":own", "own"},
+                                                              {":own_wgmma", "own_wgmma"},
+                                                              {":cudnn", "cudnn"},
+                                                              {":unordered", "cudnn_unordered"}};
   for (const auto& [name, kernel] : kKernels) {
     const auto add = [&, kernel = kernel](const char* row, double flops, auto make) {
       rows.push_back({std::string(row) + name, {.flops = flops}, [kernel, make] {
@@ -470,6 +473,7 @@ std::vector<Row> all_rows() {
                       }});
     };
     if (std::string(kernel) != "cudnn_unordered") add("attention", forward, attention);
+    if (std::string(kernel) == "own_wgmma") continue;
     add("attention_grad", products, [] { return attention_grad(false); });
     add("attention_causal_grad", products / 2, [] { return attention_grad(true); });
   }

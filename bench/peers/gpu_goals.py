@@ -73,6 +73,7 @@ def gpu_comparisons():
         compare(f"{row}:unordered", "JAX", [("jax", row)])
     # Where cuDNN is not installed. Backward has no goal.
     compare("attention:own", "torch SDPA", [("torch", "attention")], 0.6)
+    compare("attention:own_wgmma", "torch SDPA", [("torch", "attention")], 0.6)
     # The chosen kernel, against the kernels to choose from.
     for row in ("attention", "attention_grad", "attention_causal_grad"):
         compare(row, "the own kernels", [("gpu", f"{row}:own")])
