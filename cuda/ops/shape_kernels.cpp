@@ -30,6 +30,8 @@ void run_concatenate(const KernelCall& call) {
 }
 
 void run_pad(const KernelCall& call) {
+  // Only an operand without dims may be a literal, and it has nothing to pad.
+  if (call.out_types[0].rank() == 0) return cuda::run_literal_copy(call);
   cuda::pad({padding_of(call), call.in[0], cuda::element_of(call, 1), call.out[0]}, call.native);
 }
 

@@ -6,6 +6,7 @@
 #include "core/ir/node.h"
 #include "shmap/counters.h"
 #include "shmap/eval_shape.h"
+#include "shmap/jit.h"
 #include "shmap/linalg.h"
 #include "shmap/make_jaxpr.h"
 #include "shmap/ops.h"
@@ -131,6 +132,13 @@ TEST(Empty, ArraysOfNoElementsHaveEveryOp) {
   EXPECT_EQ(dynamic_slice(x, {array<std::int32_t>({0}, {}), 0}, {0, 2}).shape(), Shape({0, 2}));
   EXPECT_EQ(dynamic_update_slice(x, zeros({0, 2}, i32), {0, 1}).shape(), Shape({0, 3}));
   EXPECT_EQ((x + 1).shape(), Shape({0, 3}));
+}
+
+// A number of the program is an operand in host memory, also on GPUs.
+TEST(Pad, TakesANumber) {
+  EXPECT_EQ(pad(Array(2.5f), {}, Array(1.f)).item<float>(), 2.5f);
+  const auto f = jit([](Array x) { return x + pad(Array(3.5f), {}, Array(1.f)); });
+  EXPECT_THAT(f(ones({3})).to_vector<float>(), ElementsAre(4.5f, 4.5f, 4.5f));
 }
 
 TEST(Errors, SayWhatIsWrongAndWhere) {
