@@ -467,7 +467,7 @@ std::vector<Row> all_rows() {
                                                               {":cudnn", "cudnn"},
                                                               {":unordered", "cudnn_unordered"}};
   for (const auto& [name, kernel] : kKernels) {
-    const auto add = [&, kernel = kernel](const char* row, double flops, auto make) {
+    const auto add = [&, name = name, kernel = kernel](const char* row, double flops, auto make) {
       rows.push_back({std::string(row) + name, {.flops = flops}, [kernel, make] {
                         return by_kernel(kernel, make);
                       }});
