@@ -191,7 +191,7 @@ void CrossCall::take_number() {
 
 void CrossCall::give_up(const char* why) {
   if (captured_ || !numbered_) return;
-  if (!enqueued_) return give_numbers_back(blocks_.mesh, way_, number_);
+  if (!others_know_) return give_numbers_back(blocks_.mesh, way_, number_);
   Processes& job = *Processes::joined();
   job.exchanges().report(job.peers().text(job.rank()) + " cannot go on with collective number " +
                          std::to_string(number_) + " of the mesh, " + label_.text() + ": " + why);
@@ -301,7 +301,7 @@ void CrossCall::enqueue(Round round) {
     };
   }
   const Event event = device.comm->enqueue(task, waits.data, waits.order);
-  enqueued_ = true;
+  others_know_ = true;
   if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
 }
 

@@ -54,9 +54,10 @@ class CrossCall {
   // and no parcels. The first call takes the collective's number. Called by the function that
   // perform() calls.
   void enqueue(Round round);
-  // Calls run(), which allocates the collective's memory and enqueues its rounds, and may throw. If
-  // no round has been enqueued by then, the others do not know of this call: its number is that of
-  // the next one. Otherwise they wait for the rest, and the exception is a failure of the job.
+  // Calls run(), which allocates the collective's memory and enqueues its rounds, or calls the
+  // roll, and may throw. If no round has been enqueued by then, the others do not know of this
+  // call: its number is that of the next one. Otherwise they wait for the rest, and the exception
+  // is a failure of the job.
   template <class Run>
   void perform(const Run& run) {
     try {
@@ -69,8 +70,9 @@ class CrossCall {
 
   // For collectives whose data a library moves: takes the collective's number, and returns an
   // exchange without parcels, by which the processes of this process's cliques tell each other
-  // which collective they have reached.
+  // which collective they have reached. The caller notes by others_know() that it has begun.
   ProcessExchange roll_call();
+  void others_know() { others_know_ = true; }
   bool captured() const { return captured_; }
 
  private:
@@ -86,7 +88,7 @@ class CrossCall {
   bool numbered_ = false;
   std::uint64_t number_ = 0;  // the collective's number on its mesh; in a capture, counted from 0
   std::uint32_t rounds_ = 0;
-  bool enqueued_ = false;  // a round with parcels
+  bool others_know_ = false;  // a round with parcels is enqueued, or the roll is called
   std::uint64_t check_;
   const ProgramMark program_ = current_program();
   ExchangeLabel label_;

@@ -24,15 +24,13 @@ std::vector<int> gpus_of(const detail::MeshImpl& mesh) {
   return gpus;
 }
 
-GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique,
-                     Ref<CommSet> comms)
+GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique)
     : g_(blocks), clique_(clique), args_(std::make_unique<Args>()) {
   std::uint32_t first = 0;
   for (const std::uint32_t p : clique)
     if (p != Cliques::kElsewhere) first = p;
   args_->site = {{&blocks.primitive, &blocks.mesh, first, blocks.number, blocks.source},
                  &blocks.cliques};
-  args_->comms = std::move(comms);
   args_->ranks.reserve(clique.size());  // add() returns references
 }
 
@@ -45,7 +43,6 @@ Rank& GroupTask::add(std::uint32_t rank) {
   r.number = static_cast<int>(rank);
   r.position = p;
   r.gpu = gpu_of(*stream);
-  r.comm = args_->comms->comm(p);
   return r;
 }
 
@@ -80,17 +77,18 @@ const char* GroupTask::name() const {
   return collective_task_name(g_.primitive.name, g_.number, std::move(moves));
 }
 
-void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
-  if (args_->ranks.empty()) return;
+void GroupTask::enqueue(Ref<CommSet> comms) {
+  if (args_->ranks.empty() || args_->body == nullptr) return;
+  for (Rank& rank : args_->ranks) rank.comm = comms->comm(rank.position);
+  args_->comms = std::move(comms);
   std::vector<TaskWaits> waits(uses_.size());
   for (std::size_t i = 0; i < uses_.size(); ++i)
     detail::collect_waits(uses_[i].reads, uses_[i].writes, waits[i]);
-  args_->body = std::move(body);
   Task task;
   task.run = run;
   task.drop = [](void* args) noexcept { delete static_cast<Args*>(args); };
   task.name = name();
-  task.bytes = bytes;
+  task.bytes = bytes_;
   const std::vector<Stream*> streams = args_->streams;
   const bool across = args_->comms->across();
   task.args = args_.release();  // the backend takes ownership in every case

@@ -1,6 +1,7 @@
 // GroupTask: the work of this process's devices in a clique's collective. One thread makes the NCCL
 // calls of all these devices, as one group; each device's call is in its own communication stream,
-// waits for what that device reads, and ends there.
+// waits for what that device reads, and ends there. A task is first prepared, which allocates all
+// memory of devices and may throw OutOfMemory, and then enqueued.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,7 +19,7 @@ struct Rank {
   int number = 0;  // its rank in the clique
   std::uint32_t position = 0;
   int gpu = 0;
-  ncclComm_t comm = nullptr;
+  ncclComm_t comm = nullptr;  // set when the task is enqueued
   std::byte* in = nullptr;
   std::byte* out = nullptr;
   // Scratch for pieces that are sent and received, if their layout in the block is not the one that
@@ -30,8 +31,7 @@ struct Rank {
 
 class GroupTask {
  public:
-  GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique,
-            Ref<CommSet> comms);
+  GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique);
 
   // Adds a rank that takes part; the caller sets its addresses. The reference stays valid.
   Rank& add(std::uint32_t rank);
@@ -47,12 +47,16 @@ class GroupTask {
   // one.
   void note_move(std::uint32_t from, std::uint32_t to);
 
-  // Enqueues work(ranks), which puts its calls into the ranks' streams. Does nothing where no rank
-  // takes part. The caller holds the submit mutex.
+  // What the task does: work(ranks) puts its calls into the ranks' streams. `bytes`: what it moves.
   template <class Work>
-  void enqueue(std::int64_t bytes, Work work) {
-    enqueue_body(bytes, std::make_unique<Of<Work>>(std::move(work)));
+  void perform(std::int64_t bytes, Work work) {
+    bytes_ = bytes;
+    args_->body = std::make_unique<Of<Work>>(std::move(work));
   }
+
+  // Enqueues the task, once. Does nothing where no rank takes part, or nothing is to be performed.
+  // The caller holds the submit mutex.
+  void enqueue(Ref<CommSet> comms);
 
  private:
   struct Body {
@@ -74,7 +78,6 @@ class GroupTask {
     std::unique_ptr<Body> body;
   };
   void make_scratch(std::byte* Rank::*what, std::int64_t bytes);
-  void enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body);
   const char* name() const;
   static void run(void* args, const TaskContext& context);
 
@@ -84,6 +87,7 @@ class GroupTask {
   const GroupBlocks& g_;
   const std::vector<std::uint32_t>& clique_;
   std::unique_ptr<Args> args_;
+  std::int64_t bytes_ = 0;
   std::vector<Uses> uses_;  // by rank, in the order of add()
   std::vector<BufferRef> scratch_;
   bool knows_moves_ = false;

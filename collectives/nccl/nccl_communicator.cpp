@@ -68,35 +68,40 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
 }
 
 // The description of a collective that processes send each other before NCCL performs it
-// (call_roll).
+// (after_roll_call).
 struct Roll {
   CollectiveKind kind;
   std::uint64_t code;
   std::span<const int> extra = {};
 };
 
-// Calls the roll, then a function for every clique with local ranks, with its communicators. Holds
-// the submit mutex from the roll call on: the collectives of two threads enter the streams in the
-// order of the numbers that their roll calls take, which is the order in all processes. Except at
-// the first collective of these cliques, whose communicators are made together with the other
-// processes: these may first need a collective of another thread of this process, on a mesh without
-// a common device.
-template <class Each>
-void each_clique(const GroupBlocks& g, const Roll& roll, Each each) {
+// For each clique with local ranks, prepare(clique, task) says what its task reads, writes and
+// performs. Then calls the roll, and enqueues the tasks: where memory is short, no other process
+// has been told of the collective. Holds the submit mutex from the beginning: the collectives of
+// two threads enter the streams in the order of the numbers that their roll calls take, which is
+// the order in all processes. Except at the first collective of these cliques, whose communicators
+// are made together with the other processes: these may first need a collective of another thread
+// of this process, on a mesh without a common device.
+template <class Prepare>
+void each_clique(const GroupBlocks& g, const Roll& roll, Prepare prepare) {
   std::unique_lock lock(g.mesh.backend().submit_mutex());
-  call_roll(g, roll.kind, roll.code, roll.extra);
-  Ref<CommSet> comms = CommSet::made_for(g.cliques);
-  if (!comms) {
-    lock.unlock();
-    comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
-    lock.lock();
-  }
-  comms->check();
+  std::vector<GroupTask> tasks;
+  tasks.reserve(g.cliques.cliques.size());
   for (const Clique& clique : g.cliques.cliques) {
     const bool here = std::any_of(clique.begin(), clique.end(),
                                   [](std::uint32_t p) { return p != Cliques::kElsewhere; });
-    if (here) each(clique, comms);
+    if (here) prepare(clique, tasks.emplace_back(g, clique));
   }
+  after_roll_call(g, roll.kind, roll.code, roll.extra, [&] {
+    Ref<CommSet> comms = CommSet::made_for(g.cliques);
+    if (!comms) {
+      lock.unlock();
+      comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
+      lock.lock();
+    }
+    comms->check();
+    for (GroupTask& task : tasks) task.enqueue(comms);
+  });
 }
 
 // Adds all local ranks of the clique, with operands and new results; returns whether there are any.
@@ -197,12 +202,11 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(
       g, {CollectiveKind::all_reduce, code_of(op, dtype)},
-      [&](const Clique& clique, const Ref<CommSet>& comms) {
-        GroupTask task(g, clique, comms);
+      [&](const Clique& clique, GroupTask& task) {
         if (!add_all(g, clique, task)) return;
         const auto ranks = static_cast<std::int64_t>(clique.size());
         if (type) {
-          task.enqueue(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
+          task.perform(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
             Group group;
             for (const Rank& r : ranks) {
               check(
@@ -214,7 +218,7 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
           return;
         }
         task.gather_into_scratch(g.in_bytes * ranks);
-        task.enqueue(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
+        task.perform(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
                                           order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
           gather_bytes(ranks, bytes, &Rank::gathered);
           for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
@@ -224,29 +228,28 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
-  each_clique(g, {CollectiveKind::all_gather, code_of(parts)},
-              [&](const Clique& clique, const Ref<CommSet>& comms) {
-                GroupTask task(g, clique, comms);
-                if (!add_all(g, clique, task)) return;
-                const auto ranks = static_cast<std::int64_t>(clique.size());
-                if (parts.outer == 1) {
-                  task.enqueue(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
-                    gather_bytes(ranks, bytes, &Rank::out);
-                  });
-                  return;
-                }
-                task.gather_into_scratch(g.out_bytes);
-                task.enqueue(g.out_bytes * ranks, [parts, n = ranks,
-                                                   bytes = g.in_bytes](std::vector<Rank>& ranks) {
-                  gather_bytes(ranks, bytes, &Rank::gathered);
-                  const StridedCopy box = pieces_box(parts, 1, n);
-                  for (const Rank& r : ranks) {
-                    const cuda::GpuScope gpu(r.gpu);
-                    for (std::int64_t q = 0; q < n; ++q)
-                      copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
-                  }
-                });
-              });
+  each_clique(
+      g, {CollectiveKind::all_gather, code_of(parts)}, [&](const Clique& clique, GroupTask& task) {
+        if (!add_all(g, clique, task)) return;
+        const auto ranks = static_cast<std::int64_t>(clique.size());
+        if (parts.outer == 1) {
+          task.perform(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
+            gather_bytes(ranks, bytes, &Rank::out);
+          });
+          return;
+        }
+        task.gather_into_scratch(g.out_bytes);
+        task.perform(g.out_bytes * ranks,
+                     [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                       gather_bytes(ranks, bytes, &Rank::gathered);
+                       const StridedCopy box = pieces_box(parts, 1, n);
+                       for (const Rank& r : ranks) {
+                         const cuda::GpuScope gpu(r.gpu);
+                         for (std::int64_t q = 0; q < n; ++q)
+                           copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
+                       }
+                     });
+      });
   count_bytes(g);
 }
 
@@ -256,14 +259,13 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(
       g, {CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts)},
-      [&](const Clique& clique, const Ref<CommSet>& comms) {
-        GroupTask task(g, clique, comms);
+      [&](const Clique& clique, GroupTask& task) {
         if (!add_all(g, clique, task)) return;
         const bool packs = parts.outer != 1;
         if (packs) task.pack_into_scratch(g.in_bytes);
         if (!type) task.gather_into_scratch(g.in_bytes);
         const auto size = static_cast<std::int64_t>(clique.size());
-        task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
+        task.perform(g.in_bytes * size, [=, bytes = g.out_bytes,
                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
           if (packs) {
             const StridedCopy box = pieces_box(parts, size, 1);
@@ -297,13 +299,12 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
   const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
   each_clique(
       g, {CollectiveKind::all_to_all, code_of(exchange)},
-      [&](const Clique& clique, const Ref<CommSet>& comms) {
-        GroupTask task(g, clique, comms);
+      [&](const Clique& clique, GroupTask& task) {
         if (!add_all(g, clique, task)) return;
         if (packs) task.pack_into_scratch(g.in_bytes);
         if (unpacks) task.gather_into_scratch(g.out_bytes);
         const auto size = static_cast<std::int64_t>(clique.size());
-        task.enqueue(
+        task.perform(
             g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
               StridedCopy out = exchange.box, in = exchange.box;
               row_major_strides(out.rank, out.extent, out.itemsize, out.dst_stride);
@@ -342,79 +343,75 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
   struct Peers {
     int from, to;  // -1: none
   };
-  each_clique(g, {CollectiveKind::permute, 0, source},
-              [&](const Clique& clique, const Ref<CommSet>& comms) {
-                GroupTask task(g, clique, comms);
-                std::vector<Peers> peers;
-                for (std::uint32_t r = 0; r < clique.size(); ++r) {
-                  const std::uint32_t p = clique[r];
-                  if (p == Cliques::kElsewhere) continue;
-                  if (source[r] == static_cast<int>(r)) {
-                    g.out[p] = g.in[p];
-                    continue;
-                  }
-                  Rank& rank = task.add(r);
-                  g.out[p] = task.write(rank, g.out_bytes);
-                  rank.out = address(g.out[p]);
-                  if (target[r] >= 0) {
-                    task.reads(g.in[p]);
-                    rank.in = address(g.in[p]);
-                  }
-                  peers.push_back({source[r], target[r]});
-                  task.note_move(source[r] >= 0 ? clique[static_cast<std::size_t>(source[r])]
-                                                : static_cast<std::uint32_t>(Cliques::kElsewhere),
-                                 p);
-                }
-                if (g.out_bytes == 0) return;
-                task.enqueue(g.out_bytes * moves,
-                             [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                               for (std::size_t i = 0; i < ranks.size(); ++i) {
-                                 if (peers[i].from >= 0) continue;
-                                 const cuda::GpuScope gpu(ranks[i].gpu);
-                                 ops().zero(ranks[i].out, bytes, ranks[i].stream);
-                               }
-                               if (moves == 0) return;
-                               Group group;
-                               for (std::size_t i = 0; i < ranks.size(); ++i) {
-                                 const auto [from, to] = peers[i];
-                                 if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
-                                 if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
-                               }
-                               end(group, ranks);
-                             });
-              });
+  each_clique(g, {CollectiveKind::permute, 0, source}, [&](const Clique& clique, GroupTask& task) {
+    std::vector<Peers> peers;
+    for (std::uint32_t r = 0; r < clique.size(); ++r) {
+      const std::uint32_t p = clique[r];
+      if (p == Cliques::kElsewhere) continue;
+      if (source[r] == static_cast<int>(r)) {
+        g.out[p] = g.in[p];
+        continue;
+      }
+      Rank& rank = task.add(r);
+      g.out[p] = task.write(rank, g.out_bytes);
+      rank.out = address(g.out[p]);
+      if (target[r] >= 0) {
+        task.reads(g.in[p]);
+        rank.in = address(g.in[p]);
+      }
+      peers.push_back({source[r], target[r]});
+      task.note_move(source[r] >= 0 ? clique[static_cast<std::size_t>(source[r])]
+                                    : static_cast<std::uint32_t>(Cliques::kElsewhere),
+                     p);
+    }
+    if (g.out_bytes == 0) return;
+    task.perform(g.out_bytes * moves,
+                 [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                   for (std::size_t i = 0; i < ranks.size(); ++i) {
+                     if (peers[i].from >= 0) continue;
+                     const cuda::GpuScope gpu(ranks[i].gpu);
+                     ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                   }
+                   if (moves == 0) return;
+                   Group group;
+                   for (std::size_t i = 0; i < ranks.size(); ++i) {
+                     const auto [from, to] = peers[i];
+                     if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
+                     if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
+                   }
+                   end(group, ranks);
+                 });
+  });
   count(Counter::collective_bytes,
         g.out_bytes * moves * static_cast<std::int64_t>(g.cliques.cliques.size()));
 }
 
 // The source rank's result is its operand.
 void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
-  each_clique(g, {CollectiveKind::broadcast, root},
-              [&](const Clique& clique, const Ref<CommSet>& comms) {
-                GroupTask task(g, clique, comms);
-                for (std::uint32_t r = 0; r < clique.size(); ++r) {
-                  if (clique[r] == Cliques::kElsewhere) continue;
-                  Rank& rank = task.add(r);
-                  if (r == root) {
-                    g.out[rank.position] = g.in[rank.position];
-                    task.reads(g.in[rank.position]);
-                  } else {
-                    g.out[rank.position] = task.write(rank, g.out_bytes);
-                  }
-                  rank.out = address(g.out[rank.position]);
-                }
-                if (g.out_bytes == 0) return;
-                task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
-                             [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                               Group group;
-                               for (const Rank& r : ranks) {
-                                 check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
-                                                       static_cast<int>(root), r.comm, r.stream),
-                                       "ncclBroadcast", r.comm);
-                               }
-                               end(group, ranks);
-                             });
-              });
+  each_clique(g, {CollectiveKind::broadcast, root}, [&](const Clique& clique, GroupTask& task) {
+    for (std::uint32_t r = 0; r < clique.size(); ++r) {
+      if (clique[r] == Cliques::kElsewhere) continue;
+      Rank& rank = task.add(r);
+      if (r == root) {
+        g.out[rank.position] = g.in[rank.position];
+        task.reads(g.in[rank.position]);
+      } else {
+        g.out[rank.position] = task.write(rank, g.out_bytes);
+      }
+      rank.out = address(g.out[rank.position]);
+    }
+    if (g.out_bytes == 0) return;
+    task.perform(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
+                 [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                   Group group;
+                   for (const Rank& r : ranks) {
+                     check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
+                                           static_cast<int>(root), r.comm, r.stream),
+                           "ncclBroadcast", r.comm);
+                   }
+                   end(group, ranks);
+                 });
+  });
   count(Counter::collective_bytes,
         g.out_bytes * static_cast<std::int64_t>((g.cliques.ranks - 1) * g.cliques.cliques.size()));
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "collectives/cross_table.h"
-#include "collectives/exchange_task.h"
 #include "core/processes/exchanges.h"
 #include "core/processes/process_exchange.h"
 #include "core/processes/processes.h"
@@ -65,14 +64,12 @@ class CapturedRollCall final : public cuda::GraphResource {
 
 }  // namespace
 
-void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
-               std::span<const int> extra) {
-  if (blocks.cliques.cross == nullptr) return;
-  CrossCall call(blocks, kind, code, extra);
+void call_roll(CrossCall& call) {
   if (call.captured()) {
     cuda::keep_with_graph(make_ref<CapturedRollCall>(call.roll_call()));
   } else {
     last_doubt = Attendance::begin(call.roll_call(), {});
+    call.others_know();
   }
 }
 

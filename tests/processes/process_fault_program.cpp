@@ -322,6 +322,15 @@ int run(const std::string& fault, bool replays) {
             .block_until_ready();
         continue;
       }
+      if (fault == "out_of_memory") {  // caught, and the collective is called again
+        const fault::Scoped once("allocate:oom");
+        try {
+          summed(x).block_until_ready();
+          std::fprintf(stderr, "WRONG VALUE: no OutOfMemory\n");
+          return 4;
+        } catch (const OutOfMemory&) {
+        }
+      }
       if (fault == "stuck_kernel") {
         fault::arm("kernel:sleep=3600000");
         (x * 2.f).block_until_ready();

@@ -264,6 +264,13 @@ TEST_F(ProcessFaults, OneWhoseKernelFails) {
   }
 }
 
+// The others wait until the collective is called again. (A replay allocates nothing here.)
+TEST_F(ProcessFaults, OneWithoutMemory) {
+  const Outcome o = job_without_fault("out_of_memory");
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
+}
+
 // The same if all data goes through memory that the processes share.
 TEST_F(ProcessFaults, WithSharedMemory) {
   setenv("SHMAP_SHARED_MEMORY", "1", 1);
