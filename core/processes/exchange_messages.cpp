@@ -65,8 +65,8 @@ void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t
   const std::span<const std::byte> head = header.as_bytes();
   if (linked) {
     const std::span<const std::byte> behind(body, body_bytes);
-    if (!active.letters.empty() || !link_->send(peer, head, behind))
-      active.letters.push(peer, head, behind);
+    // The exchange has one message for each process.
+    if (!link_->send(peer, head, behind)) active.letters.push(peer, head, behind);
   } else {
     const std::size_t size = sizeof header + body_bytes;
     auto message = std::make_unique_for_overwrite<std::byte[]>(size);

@@ -1,5 +1,7 @@
 #include "core/processes/letter_queue.h"
 
+#include <utility>
+
 namespace shmap {
 
 void LetterQueue::push(int to, std::span<const std::byte> head, std::span<const std::byte> body) {
@@ -7,12 +9,17 @@ void LetterQueue::push(int to, std::span<const std::byte> head, std::span<const 
   letter.bytes.insert(letter.bytes.end(), body.begin(), body.end());
 }
 
-bool LetterQueue::send_first(NodeLink& link) noexcept {
-  bool any = false;
-  while (!letters_.empty() && link.send(letters_.front().to, letters_.front().bytes, {})) {
-    letters_.pop_front();
-    any = true;
+bool LetterQueue::send_some(NodeLink& link) noexcept {
+  auto kept = letters_.begin();
+  for (Letter& letter : letters_) {
+    const bool behind = std::any_of(letters_.begin(), kept,
+                                    [&](const Letter& other) { return other.to == letter.to; });
+    if (!behind && link.send(letter.to, letter.bytes, {})) continue;
+    if (&*kept != &letter) *kept = std::move(letter);
+    ++kept;
   }
+  const bool any = kept != letters_.end();
+  letters_.erase(kept, letters_.end());
   return any;
 }
 

@@ -1,5 +1,6 @@
-// Messages that wait for room in the rings of processes that the link reaches, in the order in
-// which they are sent. Private to Exchanges, whose mutex protects the object.
+// Messages that wait for room in the rings of processes that the link reaches. Those for one
+// process are sent in their order; a full ring holds back no message for another process. Private
+// to Exchanges, whose mutex protects the object.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -20,11 +21,11 @@ class LetterQueue {
   void push(int to, std::span<const std::byte> head, std::span<const std::byte> body);
   // Sends those for which there is room; returns whether there were any. link: may be null where
   // the queue is empty.
-  bool send(NodeLink* link) noexcept { return !letters_.empty() && send_first(*link); }
+  bool send(NodeLink* link) noexcept { return !letters_.empty() && send_some(*link); }
   void clear() noexcept { letters_.clear(); }
 
  private:
-  bool send_first(NodeLink& link) noexcept;
+  bool send_some(NodeLink& link) noexcept;
   struct Letter {
     int to;
     std::vector<std::byte> bytes;
