@@ -11,6 +11,22 @@ namespace shmap {
 
 namespace {
 
+// Alive while a body runs or is traced. The transforms between two nested bodies have no mesh of
+// their own, so the inner call asks its thread for the outer body's mesh.
+class BodyScope {
+ public:
+  explicit BodyScope(const detail::MeshImpl* mesh) : before_(mesh_) { mesh_ = mesh; }
+  ~BodyScope() { mesh_ = before_; }
+  BodyScope(const BodyScope&) = delete;
+  BodyScope& operator=(const BodyScope&) = delete;
+  static const detail::MeshImpl* mesh() { return mesh_; }
+
+ private:
+  static constinit thread_local const detail::MeshImpl* mesh_;
+  const detail::MeshImpl* before_;
+};
+constinit thread_local const detail::MeshImpl* BodyScope::mesh_ = nullptr;
+
 // A value of an eager body as a value of the trace around the body: the array that consists of its
 // blocks. `own`: the axes that the body is mapped over; `outer`: the trace, 0 for the base trace.
 Array leave_body(Array block, const Sharding* out, std::uint32_t own, std::uint64_t outer) {
@@ -25,6 +41,8 @@ Array leave_body(Array block, const Sharding* out, std::uint32_t own, std::uint6
 }
 
 }  // namespace
+
+const detail::MeshImpl* mesh_of_body() { return BodyScope::mesh(); }
 
 std::vector<Array> run_mapped(MappedCall call) {
   const Trace& here = current_trace();
@@ -50,7 +68,8 @@ std::vector<Array> run_mapped(MappedCall call) {
   }
   std::vector<Array> results;
   {
-    TraceScope scope(trace);
+    const TraceScope scope(trace);
+    const BodyScope body(call.mesh);
     results = call.body(std::move(blocks));
   }
   trace.admit(results, "the result of a shard_map body", call.source);
@@ -85,7 +104,8 @@ std::vector<Array> stage_mapped(MappedCall call) {
   }
   Traced traced;
   {
-    TraceScope scope(trace);
+    const TraceScope scope(trace);
+    const BodyScope body(call.mesh);
     std::vector<Array> results = call.body(std::move(blocks));
     std::vector<ShapedArray> types;
     for (Array& x : results) {

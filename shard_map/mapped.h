@@ -38,6 +38,10 @@ std::vector<Array> map_over(MappedCall call);
 // Runs the body now, operation by operation, under the base trace or in an eager body.
 std::vector<Array> run_mapped(MappedCall call);
 
+// The mesh of the innermost body that this thread runs or traces; null outside of all bodies. It is
+// abstract where the function was mapped over an AbstractMesh.
+const detail::MeshImpl* mesh_of_body();
+
 // The results of the call, and their tangents along the tangents of its operands (empty: zero).
 // `parent`: the trace of the primals. `linear`: the linear program, which gets an equation for the
 // tangents; the other operands of this equation are the body's residuals, each with the spec that

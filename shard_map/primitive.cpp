@@ -2,6 +2,7 @@
 
 #include "collectives/primitives.h"
 #include "core/base/counted.h"
+#include "core/ir/pbroadcast.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
@@ -135,6 +136,18 @@ void prune(PruneCall& call) {
 }
 
 // ---- derivatives
+// Blocks with the types that the program takes. They may vary over fewer axes of an outer body that
+// does not track variance.
+std::vector<Array> vary_as_binders(const Jaxpr& jaxpr, std::vector<Array> blocks,
+                                   SourceLine source) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (!blocks[i].node()) continue;
+    const AxisSet missing = jaxpr.binders[i]->type.axes() - node_of(blocks[i])->type.axes();
+    if (!missing.empty()) blocks[i] = cast_to_varying(blocks[i], missing, source);
+  }
+  return blocks;
+}
+
 // The equation as a call whose body evaluates the program.
 MappedCall as_call(const ShardMapParams& p, SourceLine source) {
   MappedCall call;
@@ -143,7 +156,11 @@ MappedCall as_call(const ShardMapParams& p, SourceLine source) {
   call.options = p.options;
   call.source = source;
   call.in_shardings = p.in;
-  call.body = [&p](std::vector<Array> blocks) { return eval_jaxpr(*p.jaxpr, std::move(blocks)); };
+  call.body = [&p, source](std::vector<Array> blocks) {
+    if (p.options.check_vma && p.axes.outer != 0)
+      blocks = vary_as_binders(*p.jaxpr, std::move(blocks), source);
+    return eval_jaxpr(*p.jaxpr, std::move(blocks));
+  };
   call.out_shardings = [&p](std::span<const ShapedArray>) { return p.out; };
   return call;
 }
@@ -188,7 +205,10 @@ double ranks_of(const detail::AxisEnv& env, std::uint32_t axes) {
 class TransposedBody {
  public:
   explicit TransposedBody(TransposeCall& call)
-      : call_(call), p_(params_as<ShardMapParams>(call.params)) {}
+      : call_(call),
+        p_(params_as<ShardMapParams>(call.params)),
+        converts_shares_(p_.axes.outer != 0 &&
+                         p_.options.check_vma != current_trace().checks_variance()) {}
 
   void run() {
     MappedCall mapped = as_call(p_, call_.source);
@@ -242,26 +262,51 @@ class TransposedBody {
   // is divided among the axes that the spec omits.
   Array of_body(std::size_t o, Array cotangent) const {
     const std::uint32_t mentioned = p_.out[o]->mentioned();
+    const std::uint32_t varies = p_.jaxpr->outs[o].type().axes().mask_in(env());
     if (p_.options.check_vma) {
-      const std::uint32_t more = mentioned & ~p_.jaxpr->outs[o].type().axes().mask_in(env());
+      cotangent = converts_shares_ ? sum_of_shares(std::move(cotangent), varies) : cotangent;
+      const std::uint32_t more = mentioned & ~varies;
       return more ? sum_over(cotangent, AxisSet(&env(), more), call_.source) : cotangent;
     }
-    const double n = ranks_of(env(), p_.axes.own & ~mentioned);
-    if (n <= 1) return cotangent;
-    const Array ranks = scalar_of(cotangent.dtype(), n, call_.source);
-    return bind(div_p, cotangent, ranks, no_params, call_.source);
+    const std::uint32_t around = converts_shares_ ? p_.axes.outer & ~varies : 0;
+    return share_of(std::move(cotangent), (p_.axes.own & ~mentioned) | around);
   }
 
   // A block of the cotangent of operand `i`, from the cotangent of the body's argument. Without
   // variance tracking it is summed over the axes that the spec omits.
   Array of_operand(std::size_t i, Array cotangent) const {
+    const std::uint32_t varies = p_.jaxpr->binders[i]->type.axes().mask_in(env());
+    const std::uint32_t around = p_.axes.outer & ~varies;
+    if (p_.options.check_vma)
+      return converts_shares_ ? share_of(std::move(cotangent), around) : cotangent;
     const std::uint32_t rest = p_.axes.own & ~p_.in[i]->mentioned();
-    if (p_.options.check_vma || ranks_of(env(), rest) <= 1) return cotangent;
-    return sum_over(cotangent, AxisSet(&env(), rest), call_.source);
+    if (ranks_of(env(), rest) > 1)
+      cotangent = sum_over(cotangent, AxisSet(&env(), rest), call_.source);
+    return converts_shares_ ? sum_of_shares(std::move(cotangent), varies) : cotangent;
+  }
+
+  Array share_of(Array cotangent, std::uint32_t axes) const {
+    const double n = ranks_of(env(), axes);
+    if (n <= 1) return cotangent;
+    const Array ranks = scalar_of(cotangent.dtype(), n, call_.source);
+    return bind(div_p, cotangent, ranks, no_params, call_.source);
+  }
+  // The cotangent of a value that varies over the outer axes in `varies`, from the devices' shares,
+  // whose type may vary over fewer axes or more.
+  Array sum_of_shares(Array cotangent, std::uint32_t varies) const {
+    const std::uint32_t has = node_of(cotangent)->type.axes().mask_in(env());
+    if (const std::uint32_t missing = p_.axes.outer & ~has)
+      cotangent = cast_to_varying(cotangent, AxisSet(&env(), missing), call_.source);
+    const std::uint32_t summed = p_.axes.outer & ~varies;
+    return summed ? sum_over(cotangent, AxisSet(&env(), summed), call_.source) : cotangent;
   }
 
   TransposeCall& call_;
   const ShardMapParams& p_;
+  // Whether the body around this one and this one differ in what the cotangent of a value is that
+  // does not vary over an axis of the outer body: with variance tracking, its cotangent, and
+  // without, each device's share of a sum.
+  const bool converts_shares_;
   std::vector<std::size_t> given_;  // the operands whose cotangent is not zero
 };
 

@@ -5,7 +5,6 @@
 #include "core/base/counted.h"
 #include "core/base/nearest_name.h"
 #include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"
@@ -63,14 +62,15 @@ MappedAxes mapped_axes(const ShardMapInfo& info, const Trace& trace, const MeshI
   };
   MappedAxes axes;
   if (const AxisEnv* around = trace.axis_env()) {
-    const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace);
+    const MeshImpl* const outer = mesh_of_body();
+    const bool other = outer && outer != mesh && !outer->is_abstract() && !mesh->is_abstract();
     for (std::size_t a = 0; a < around->names.size(); ++a) {
       const int axis = env.find(around->names[a]);
-      if (axis < 0 || env.sizes[static_cast<std::size_t>(axis)] != around->sizes[a] ||
-          (body && body->mesh() != mesh)) {
+      if (axis < 0 || env.sizes[static_cast<std::size_t>(axis)] != around->sizes[a] || other) {
         fail("which is mapped over " + describe_axes(*around) + ", and over the mesh " +
              describe_axes(env) +
-             ": nested mapped functions have one mesh, and the outer one "
+             ": nested mapped functions have one mesh, with its devices in one order, and the "
+             "outer one "
              "leaves axes of it to the inner one by {.axis_names = ...}");
       }
       axes.outer |= 1u << axis;

@@ -282,6 +282,37 @@ TEST(BodyErrors, NestedMaps) {
   EXPECT_THROW(outer(arange(8)), Error);
 }
 
+// Whatever transforms are between the two bodies.
+TEST(BodyErrors, NestedMapsOverTheSameDevicesInAnotherOrder) {
+  const Mesh mesh = mesh42();
+  std::vector<Device> order = mesh.devices().values();
+  std::swap(order[0], order[1]);
+  const Mesh other(NdArray<Device>(order, {4, 2}), mesh.axis_names());
+  const auto inner = [&](Array v) {
+    return shard_map([](Array b) { return b * 2.f; }, other, P(), P(), {.axis_names = "j"})(v);
+  };
+  const auto without_arguments = [&] {
+    return shard_map([] { return ones({2}); }, other, {}, P(), {.axis_names = "j"})();
+  };
+  const std::function<Array(Array)> bodies[] = {
+      inner,
+      [&](Array v) { return v + without_arguments(); },
+      [&](Array v) { return jit(inner)(v); },
+      [&](Array v) { return vmap(inner)(v); },
+      [&](Array v) { return checkpoint(inner)(v); },
+      [&](Array v) { return jvp(inner, std::tuple{v}, std::tuple{v}).second; },
+      [&](Array v) { return grad([&](Array w) { return sum(inner(w)); })(v); },
+      [&](Array v) { return grad([&](Array w) { return sum(w * without_arguments()); })(v); }};
+  for (const auto& body : bodies) {
+    SCOPED_TRACE(&body - bodies);
+    const auto f = shard_map(body, mesh, P("i"), P("i"), {.axis_names = "i"});
+    for (const std::function<Array(Array)>& call : {std::function<Array(Array)>(f), {jit(f)}}) {
+      expect_error<ValueError>([&] { call(arange(8)); }, {"called in the body of another shard_map",
+                                                          "have one mesh", "errors_test.cpp:"});
+    }
+  }
+}
+
 TEST(AbstractMeshes, HaveNoDevicesToRunOn) {
   const auto f = shard_map(identity, AbstractMesh({256, 64}, {"p", "q"}), P("p"), P("p"));
   expect_error<DeviceError>([&] { f(arange(512)); }, {"abstract", "'p': 256"});
