@@ -11,9 +11,11 @@
 
 #include "core/base/counters.h"
 #include "core/base/fault.h"
+#include "core/base/no_user_code.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/plan_memory.h"
+#include "core/device/release_thread.h"
 #include "shmap/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -342,9 +344,20 @@ void MemorySpace::defer_deleter(Buffer* buffer) noexcept {
   while (!all.compare_exchange_weak(buffer->next_, buffer, std::memory_order_release,
                                     std::memory_order_relaxed)) {
   }
+  // (A thread that submits calls run_deferred_deleters() when it has let go of the mutex.)
+  if (!detail::thread_state.submits) ReleaseThread::get().wake();
 }
 
+namespace {
+bool may_call_users() noexcept {
+  const detail::ThreadState& thread = detail::thread_state;
+  return thread.task == nullptr && thread.capture == nullptr && !thread.submits &&
+         !NoUserCode::here();
+}
+}  // namespace
+
 void MemorySpace::run_deferred_deleters() noexcept {
+  if (!may_call_users()) return ReleaseThread::get().wake();
   Buffer* buffers = detail::deferred_deleters.exchange(nullptr, std::memory_order_acquire);
   while (buffers != nullptr) {
     Buffer* const buffer = std::exchange(buffers, buffers->next_);
@@ -366,7 +379,7 @@ void MemorySpace::destroy(Buffer* buffer) noexcept {
     unpoison(buffer->data_, buffer->capacity_);
     unmap(buffer->data_, buffer->capacity_);
   } else if (buffer->deleter_ != nullptr) {
-    if (detail::thread_state.submits) return defer_deleter(buffer);
+    if (!may_call_users()) return defer_deleter(buffer);
     buffer->deleter_(buffer->deleter_context_);
   } else if (buffer->captured_ != nullptr) {
     detail::CapturedBuffer::let_go(*buffer);

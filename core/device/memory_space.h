@@ -12,8 +12,8 @@
 namespace shmap {
 
 namespace detail {
-// Wrapped buffers without an owner, linked by next_, whose deleters wait for a thread to let go of
-// the submit mutex.
+// Wrapped buffers without an owner, linked by next_, whose deleters wait for a thread that may call
+// them.
 extern std::atomic<Buffer*> deferred_deleters;
 }  // namespace detail
 
@@ -54,10 +54,10 @@ class MemorySpace {
   void take_cached(std::int64_t bytes, std::uint32_t count, BufferChain& chain,
                    const detail::ThreadState& thread = detail::thread_state);
   // Wraps memory that the space does not own. The memory must stay valid until deleter(context) is
-  // called, which happens after the last owner is gone and the pending work is done. Wrapped memory
-  // does not count as in use, and is never written to. The deleter must not be null. It may use
-  // arrays: a thread that holds the submit mutex calls it after it has let go of the mutex. Throws
-  // DeviceError after fork().
+  // called, after the last owner is gone and the pending work is done, by a thread that neither
+  // submits, captures, traces nor runs a task or plan (core/device/release_thread.h): the deleter
+  // may use arrays. It must not be null. Wrapped memory does not count as in use, and is never
+  // written to. Throws DeviceError after fork().
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
 
@@ -77,7 +77,7 @@ class MemorySpace {
   // The bytes that a request occupies: those of its size class.
   static std::int64_t rounded(std::int64_t bytes) noexcept;
 
-  // Calls the deleters that waited for a thread to let go of the submit mutex.
+  // Calls the deleters that wait, or leaves them to the library's thread where this one may not.
   static void run_deferred_deleters() noexcept;
 
  protected:

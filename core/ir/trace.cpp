@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/inline_vector.h"
+#include "core/base/no_user_code.h"
 #include "core/device/registry.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
@@ -112,8 +113,10 @@ TraceScope::TraceScope(Trace& trace)
   check_nesting(trace.name());
   innermost = this;
   current = trace_;
+  NoUserCode::begin();
 }
 TraceScope::~TraceScope() {
+  NoUserCode::end();
   innermost = below_;
   current = below_ ? below_->trace_ : nullptr;
 }

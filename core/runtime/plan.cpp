@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/no_user_code.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
@@ -176,6 +177,7 @@ void Plan::run_control(Stage& stage, std::vector<Array>& values) const {
 std::vector<Array> Plan::run(std::vector<Array> args) {
   detail::refuse_in_task("a function under jit");  // its own plan may be what runs the task
   std::lock_guard lock(mutex_);
+  const NoUserCode locked;
   // Emptied when the run ends, also by an exception.
   struct Values {
     explicit Values(std::vector<Array>& a) : arrays(a) {}

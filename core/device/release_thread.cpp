@@ -1,0 +1,57 @@
+#include "core/device/release_thread.h"
+
+#include <system_error>
+#include <utility>
+
+#include "core/base/signals_blocked.h"
+#include "core/device/fork_guard.h"
+#include "core/device/memory_space.h"
+
+namespace shmap {
+
+ReleaseThread& ReleaseThread::get() {
+  static auto& thread = []() -> ReleaseThread& {
+    auto& made = *new ReleaseThread;
+    detail::call_before_stop(made);
+    return made;
+  }();
+  return thread;
+}
+
+void ReleaseThread::wake() noexcept {
+  if (forked()) return;
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return;
+  if (!thread_.joinable()) {
+    try {
+      const SignalsBlocked blocked;
+      thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
+  wanted_ = true;
+  changed_.notify_one();
+}
+
+void ReleaseThread::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return wanted_ || stopped_; });
+    if (!std::exchange(wanted_, false)) return;
+    lock.unlock();
+    MemorySpace::run_deferred_deleters();
+    lock.lock();
+  }
+}
+
+void ReleaseThread::before_stop() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    changed_.notify_one();
+  }
+  if (thread_.joinable() && !forked()) thread_.join();
+}
+
+}  // namespace shmap
