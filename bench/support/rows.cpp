@@ -252,8 +252,11 @@ int bench_main(int argc, char** argv, const std::string& program, const std::vec
                    .set("program", program)
                    .set("versions", versions_json(versions))
                    .set("rows", results);
-    std::fprintf(file, "%s\n", all.text().c_str());
-    std::fclose(file);
+    const bool written = std::fprintf(file, "%s\n", all.text().c_str()) > 0;
+    if (std::fclose(file) != 0 || !written) {
+      std::fprintf(stderr, "cannot write '%s'\n", json_file.c_str());
+      return 1;
+    }
   }
   return failed ? 1 : 0;
 }
