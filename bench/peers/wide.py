@@ -25,7 +25,7 @@ GOALS = {"random_bits_16m": (12, 25), "random_normal_16m": (12, 25)}
 # Rows that load so many words from random places of a table of so many words.
 RANDOM_WORDS = {"take_elements": (1_000_000, 1_000_000)}
 BEGIN, END = "<!-- wide table: begin -->", "<!-- wide table: end -->"
-# Relative to a leaf's largest value; integers and booleans have to be the same.
+# Relative to a leaf's largest value; leaves of integers and booleans have to be the same.
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "bf16": 5e-2, "f16": 2e-2}
 
 
@@ -67,8 +67,13 @@ def cpu_flags():
         return []
 
 
-def differs(ours, theirs, dtype):
-    """'' or how the samples differ."""
+def tolerance(leaf, arguments):
+    """For a leaf of that dtype, computed from arguments of those dtypes: the coarsest of floats decides."""
+    return max(TOLERANCE[dtype] for dtype in {leaf, *arguments} if dtype in TOLERANCE) if leaf in TOLERANCE else 0
+
+
+def differs(ours, theirs, dtypes, arguments):
+    """'' or how the samples differ; dtypes: of each of our leaves, arguments: of all arguments."""
     if len(ours) != len(theirs):
         return f"{len(ours)} results here, {len(theirs)} there"
     for number_, (a, b) in enumerate(zip(ours, theirs)):
@@ -78,7 +83,8 @@ def differs(ours, theirs, dtype):
             return f"result {number_} is not finite"
         scale = max((abs(v) for v in b), default=0.0)
         error = max((abs(v - w) for v, w in zip(a, b)), default=0.0)
-        if error > TOLERANCE.get(dtype, 0) * scale + (1e-7 if dtype in TOLERANCE else 0):
+        most = tolerance(dtypes[number_], arguments)
+        if error > most * scale + (1e-7 if most else 0):
             return f"result {number_} is off by {error:.3g} where the largest is {scale:.3g}"
     return ""
 
@@ -92,15 +98,12 @@ def measure(row, fleet, options):
         return {**out, "verdict": "not run", "note": f"shmap: {failure}"}
     pairs.append(("shmap", row))
     samples = about.pop("sample")
-    dtype = next((w for w in ("bf16", "f16", "f32", "f64") if w + "[" in about["args"]), "int")
-    # Floats made of integers alone, as random numbers of a key are.
-    if dtype == "int" and any(not float(v).is_integer() for sample in samples for v in sample):
-        dtype = "f32"
+    dtypes, arguments = about.pop("dtypes"), [word.split("[")[0] for word in about["args"].split()]
     for peer in ("jax", "torch"):
         try:
             answer = fleet[peer].ask("prepare", row, about["mesh"] or "-", about["args"])
             pairs.append((peer, row))
-            fault = differs(samples, answer["about"]["sample"], dtype)
+            fault = differs(samples, answer["about"]["sample"], dtypes, arguments)
             if fault:
                 notes.append(f"#wrong against {peer}: {fault}")
         except Failure as failure:

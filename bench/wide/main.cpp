@@ -47,6 +47,9 @@ Work work_of(const WideRow& row) {
     samples.push(values);
   }
   work.about.set("sample", samples);
+  Json dtypes = Json::list();
+  for (const Array& leaf : *result) dtypes.push(short_name(leaf.dtype()));
+  work.about.set("dtypes", dtypes);
   return work;
 }
 
