@@ -110,6 +110,11 @@ std::string misfit_text(const ShapedArray& type, const LeafSpec& spec, const Sha
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name) {
   if (specs.kind() == Specs::leaf) return validate_spec(specs.spec(), env, name);
   for (std::size_t i = 0; i < specs.size(); ++i) {
+    for (std::size_t before = 0; before < i && specs.kind() == Specs::map; ++before) {
+      if (specs.key(before) != specs.key(i)) continue;
+      throw ValueError(name + " = " + to_string(specs) + " has two specs for the key '" +
+                       specs.key(i) + "': give one for each key");
+    }
     validate_specs(specs[i], env,
                    specs.kind() == Specs::map ? name + "['" + specs.key(i) + "']"
                                               : name + "[" + std::to_string(i) + "]");

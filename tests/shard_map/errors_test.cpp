@@ -276,6 +276,14 @@ TEST(BodyErrors, UnboundAxis) {
                                 {"unbound axis name 'rosw' (did you mean 'rows'?)"});
 }
 
+TEST(SpecErrors, AKeyTwice) {
+  expect_error<ValueError>(
+      [] {
+        shard_map(identity, mesh42(), Specs{{"u", P("i")}, {"v", P()}, {"u", P("j")}}, P("i"));
+      },
+      {"shard_map: in_specs", "two specs for the key 'u'", "errors_test.cpp:"});
+}
+
 TEST(BodyErrors, NestedMaps) {
   const auto inner = shard_map(identity, mesh42(), P("i"), P("i"));
   const auto outer = shard_map([&](Array x) { return inner(x); }, mesh42(), P("i"), P("i"));
