@@ -10,6 +10,7 @@ enum class Var : std::uint8_t {
   devices,
   executor,
   workers,
+  instruction_set,
   memory_limit,
   collective_warn_sec,
   collective_timeout_sec,

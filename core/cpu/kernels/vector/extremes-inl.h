@@ -12,8 +12,9 @@ namespace extremes_hn = hwy::HWY_NAMESPACE;
 template <class V>
 HWY_INLINE V join_below_signs(V a, V b) {
   const extremes_hn::DFromV<V> d;
-  return extremes_hn::IfVecThenElse(extremes_hn::SignBit(d), extremes_hn::And(a, b),
-                                    extremes_hn::Or(a, b));
+  // (IfVecThenElse chooses whole lanes where the processor has no choice bit by bit.)
+  return extremes_hn::Or(extremes_hn::And(a, b),
+                         extremes_hn::AndNot(extremes_hn::SignBit(d), extremes_hn::Or(a, b)));
 }
 #if HWY_TARGET == HWY_AVX3
 // One instruction in place of three: by the bits of a, of b and of the sign, 2 · 2 · 2 cases.

@@ -1,5 +1,10 @@
 #include "core/cpu/kernels/vector/instruction_set.h"
 
+#include <algorithm>
+#include <string>
+
+#include "core/base/env.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -27,17 +32,23 @@ bool has_avx512() {
 }
 #endif
 
-InstructionSet find() {
+InstructionSet best_of_machine() {
 #if defined(__x86_64__)
   if (has_avx2()) return has_avx512() ? InstructionSet::avx512 : InstructionSet::avx2;
 #endif
   return InstructionSet::baseline;
 }
 
+InstructionSet most_allowed() {
+  const std::string text = env::text(env::Var::instruction_set);
+  if (text == "avx2") return InstructionSet::avx2;
+  return text == "baseline" ? InstructionSet::baseline : InstructionSet::avx512;
+}
+
 }  // namespace
 
 InstructionSet instruction_set() {
-  static const InstructionSet set = find();
+  static const InstructionSet set = std::max(best_of_machine(), most_allowed());
   return set;
 }
 

@@ -8,7 +8,8 @@ namespace shmap::cpu {
 enum class InstructionSet { avx512, avx2, baseline };
 inline constexpr std::size_t kInstructionSets = 3;
 
-// The best one that the processor and the operating system have.
+// The best one that the processor and the operating system have, and that SHMAP_INSTRUCTION_SET
+// allows; read once. Libraries of matrix products choose for themselves.
 InstructionSet instruction_set();
 
 // The best of the kernels that this machine runs; `kernels` has one for each instruction set, and
