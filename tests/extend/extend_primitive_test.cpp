@@ -280,6 +280,27 @@ TEST(ExtendPrimitive, ItsImplVariesAsItsOperands) {
 
 // Functions that cannot be called as the rule requires are accepted, and reported when they are
 // needed.
+// Programs that an impl traces at each call have no plans under jit, which would outlive them.
+TEST(ExtendPrimitive, ItsImplMayEvaluateProgramsThatItTraces) {
+  extend::Primitive p("three_programs");
+  p.def_abstract_eval(same).def_impl([](Array x) {
+    const auto run = [&](auto f) { x = eval_jaxpr(make_jaxpr(f)(x), {x})[0]; };
+    const float scale = 1;
+    run([scale](Array v) { return scale * cumsum(v, 0) + 1.f; });
+    run([scale](Array v) { return scale * concatenate({v, v}, 0); });
+    run([scale](Array v) { return scale * slice(v, {v.shape()[0] / 4}, {v.shape()[0] * 3 / 4}); });
+    return x;
+  });
+  const auto f = shard_map([&](Array b) { return p.bind(b); }, mesh_i(), P("i"), P("i"));
+  const Array x = arange(64);
+  const std::vector<float> want = f(x).to_vector<float>();
+  EXPECT_EQ(want[0], 11);  // of 1, 2, 4, 7, 11, 16, 22, 29 twice, from the fifth on
+  const auto under_jit = jit(f);
+  for (int call = 0; call < 20; ++call) EXPECT_EQ(under_jit(x).to_vector<float>(), want) << call;
+  const std::string text = under_jit.plan_text();
+  EXPECT_EQ(text.find("  plan on"), std::string::npos) << text;
+}
+
 TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
   extend::Primitive p("p");
   p.def_abstract_eval([](ShapedArray a) { return a; })

@@ -15,15 +15,37 @@
 namespace shmap {
 namespace {
 
-struct BodyPlans final : ControlState {
-  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
-  std::vector<const Plan*> in_order;  // in the order of their first runs
+// The plans of an equation's own programs, which live as long as the plan that has the equation. A
+// program that the equation makes when it runs, as a user's primitive may, has no plan: another
+// program may have its address the next time.
+class BodyPlans final : public ControlState {
+ public:
+  explicit BodyPlans(const Params& params) { add_programs(params); }
+
+  // The place of that program's plan, null until it is made; null where the program is not the
+  // equation's own.
+  std::unique_ptr<Plan>* plan_of(const Jaxpr& jaxpr) {
+    const auto it = plans_.find(&jaxpr);
+    return it != plans_.end() ? &it->second : nullptr;
+  }
+  void note(const Plan& plan) { in_order_.push_back(&plan); }
 
   std::string text() const override {
     std::string text;
-    for (const Plan* plan : in_order) text += plan->text();
+    for (const Plan* plan : in_order_) text += plan->text();
     return text;
   }
+
+ private:
+  void add_programs(const Params& params) {
+    for (const Jaxpr* jaxpr : inner_jaxprs(params)) {
+      if (!plans_.try_emplace(jaxpr).second) continue;
+      for (const Eqn& eqn : jaxpr->eqns) add_programs(*eqn.params);
+    }
+  }
+
+  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans_;
+  std::vector<const Plan*> in_order_;  // in the order of their first runs
 };
 
 // Interprets an equation on blocks; each program inside of it runs as a plan.
@@ -35,13 +57,15 @@ class PlannedTrace final : public PerDeviceTrace {
   bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
     // Printing shows only the devices that took this branch, which a captured task could not know.
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
-    std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
+    std::unique_ptr<Plan>* const place = bodies_.plan_of(jaxpr);
+    if (place == nullptr) return false;
+    std::unique_ptr<Plan>& plan = *place;
     if (!plan) {
       JaxprRef planned = run_passes(jaxpr, {*mesh()});
       const ProgramMark mark = make_program_mark(*mesh(), *planned);
       plan = std::make_unique<Plan>(mesh(), std::move(planned), std::vector<Array>(), mark,
                                     run_control);
-      bodies_.in_order.push_back(plan.get());
+      bodies_.note(*plan);
     }
     admit(args, "a program inside", {});
     for (Array& x : args) x = as_stored(std::move(x), mesh());
@@ -74,7 +98,7 @@ bool may_be_planned(const Jaxpr& jaxpr) {
 
 void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                  std::span<Array> out, std::unique_ptr<ControlState>& state) {
-  if (!state) state = std::make_unique<BodyPlans>();
+  if (!state) state = std::make_unique<BodyPlans>(*eqn.params);
   PlannedTrace trace(mesh, static_cast<BodyPlans&>(*state));
   for (Array& x : in)
     if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
