@@ -485,7 +485,7 @@ def peak_memory(fleet, row, program, of_jax, goals):
 def number(value):
     if value is None:
         return ""
-    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def cells(line):
