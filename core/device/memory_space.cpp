@@ -14,6 +14,7 @@
 #include "core/base/no_user_code.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/idle_memory.h"
 #include "core/device/plan_memory.h"
 #include "core/device/release_thread.h"
 #include "shmap/error.h"
@@ -180,7 +181,7 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
   }
   // Each round either takes a block, or makes room and tries again; there are at most as many
   // rounds as pending buffers.
-  for (bool trimmed = false;;) {
+  for (bool trimmed = false, asked = false;;) {
     reclaim();
     Buffer* buffer = nullptr;
     bool room = false;
@@ -241,6 +242,10 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
       trimmed = true;
     } else if (!may_wait || !wait_for_pending()) {
       if (!room && !at_limit) continue;  // other threads took back the pending buffers
+      if (may_wait && !std::exchange(asked, true) && give_up_idle_memory()) {
+        trimmed = false;
+        continue;
+      }
       throw_out_of_memory(bytes, room ? "the system has no more memory"
                                       : "the limit is reached (SHMAP_MEMORY_LIMIT)");
     } else {

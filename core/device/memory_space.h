@@ -37,10 +37,10 @@ class MemorySpace {
 
   // Uninitialised memory, 64-byte aligned, without events; an allocation of 0 bytes has a valid
   // address too. Near the limit, or while many freed bytes are pending, the call may block until
-  // pending work is done, and may return cached blocks to the system; in a task it never blocks.
-  // Throws OutOfMemory; ValueError for bytes < 0; Error while this thread captures without a
-  // rehearsal or a layout (core/device/plan_memory.h); DeviceError after fork(). Taking a cached
-  // block costs some 20 ns.
+  // pending work is done, and may return cached blocks and idle memory (core/device/idle_memory.h);
+  // in a task it does neither. Throws OutOfMemory; ValueError for bytes < 0; Error while this
+  // thread captures without a rehearsal or a layout (core/device/plan_memory.h); DeviceError after
+  // fork(). Taking a cached block costs some 20 ns.
   //
   // For::tasks: a space whose tasks are ordered on the device may return memory that was freed with
   // work pending; that work appears as uses() of the new buffer. `thread`: the state of the calling

@@ -65,6 +65,11 @@ void FixedInputs::add(std::size_t input, const Array& value) {
   inputs_[input] = std::move(made);
 }
 
+void FixedInputs::clear() noexcept {
+  for (Fixed& input : inputs_) input = Fixed();
+  bytes_ = 0;
+}
+
 bool FixedInputs::fit(std::size_t input, const Array& value) const {
   const std::vector<std::uint32_t>& leader = inputs_[input].leader;
   const std::span<const Block> blocks = stored_of(value)->blocks();

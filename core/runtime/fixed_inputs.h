@@ -24,6 +24,9 @@ class FixedInputs {
   // input has fixed memory already, and its devices share blocks in another way, every device gets
   // a block of its own. Throws OutOfMemory.
   void add(std::size_t input, const Array& value);
+  // Gives all fixed memory up.
+  void clear() noexcept;
+  std::int64_t block_bytes(std::size_t input) const { return block_types_[input].nbytes(); }
   // Whether `value` can be copied to the fixed memory of the input.
   bool fit(std::size_t input, const Array& value) const;
 

@@ -1,6 +1,7 @@
 #include "core/runtime/output_sets.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/device/memory_space.h"
 
@@ -35,6 +36,15 @@ std::shared_ptr<OutputSet> OutputSets::free_set(const MemoryLayout& layout) {
   }
   sets_.push_back(set);
   for (const BufferRef& b : set->buffers) buffers_.insert(b.get());
+  return set;
+}
+
+std::shared_ptr<OutputSet> OutputSets::take_free() noexcept {
+  const auto it = std::ranges::find_if(sets_, [](const auto& set) { return set->is_free(); });
+  if (it == sets_.end()) return nullptr;
+  const std::shared_ptr<OutputSet> set = std::move(*it);
+  sets_.erase(it);
+  for (const BufferRef& b : set->buffers) buffers_.erase(b.get());
   return set;
 }
 

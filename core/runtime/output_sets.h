@@ -27,6 +27,8 @@ class OutputSets {
   // A free set with the buffers that leave the layout, made if necessary; null where kMost sets
   // were made and none of them serves. Throws OutOfMemory.
   std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
+  // Takes a free set out, the oldest one; null where none is free. What refers to it has to go.
+  std::shared_ptr<OutputSet> take_free() noexcept;
   std::size_t size() const { return sets_.size(); }
   bool own(const Buffer* buffer) const { return buffers_.contains(buffer); }
 

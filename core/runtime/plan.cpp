@@ -152,9 +152,19 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
         {make_segment(mesh_, std::span(all).subspan(begin, end - begin), end, slots), {}, nullptr});
     begin = end;
   }
+  register_idle();
 }
 
-Plan::~Plan() = default;
+Plan::~Plan() { forget_idle(); }
+
+bool Plan::give_up() noexcept {
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (runner_ != std::this_thread::get_id() && !lock.try_lock()) return false;
+  bool any = false;
+  for (Stage& stage : stages_)
+    if (stage.segment) any = stage.segment->give_up_memory() || any;
+  return any;
+}
 
 void Plan::run_control(Stage& stage, std::vector<Array>& values) const {
   const PlanStep& step = stage.control;
@@ -180,12 +190,18 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   const NoUserCode locked;
   // Emptied when the run ends, also by an exception.
   struct Values {
-    explicit Values(std::vector<Array>& a) : arrays(a) {}
-    ~Values() { arrays.clear(); }
+    Values(std::vector<Array>& a, std::atomic<std::thread::id>& r) : arrays(a), runner(r) {
+      runner = std::this_thread::get_id();
+    }
+    ~Values() {
+      arrays.clear();
+      runner = std::thread::id();
+    }
     Values(const Values&) = delete;
     Values& operator=(const Values&) = delete;
     std::vector<Array>& arrays;
-  } const held(values_);
+    std::atomic<std::thread::id>& runner;
+  } const held(values_, runner_);
   values_.resize(slot_count_);
   std::vector<Array>& values = values_;
   for (std::size_t i = 0; i < constants_.size(); ++i)

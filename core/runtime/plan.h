@@ -10,12 +10,15 @@
 // and the last few graphs are kept. A program that is called with arrays whose addresses recur
 // allocates nothing and waits for nothing.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/array/mesh_impl.h"
+#include "core/device/idle_memory.h"
 #include "core/ir/jaxpr.h"
 #include "core/runtime/program_mark.h"
 #include "core/runtime/segment.h"
@@ -29,7 +32,7 @@ class ControlState {
   virtual std::string text() const = 0;  // the plans of the programs in the equation
 };
 
-class Plan {
+class Plan final : IdleMemory {
  public:
   // Runs an equation whose parameters hold programs on blocks: interprets it, with the host
   // deciding, and keeps plans of these programs in `state`, which is null at the first call.
@@ -40,9 +43,7 @@ class Plan {
   // goes with the plan's collectives, so that processes with another program detect it.
   Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
        const ProgramMark& mark, RunControl run_control);
-  ~Plan();
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  ~Plan() override;
 
   // args: for each further binder a stored value on the mesh's local devices. An argument with no
   // other handle is donated: where its buffers have no other owner, results may use them. The
@@ -62,6 +63,9 @@ class Plan {
     std::unique_ptr<ControlState> state;
   };
   void run_control(Stage& stage, std::vector<Array>& values) const;
+  // The memory of graphs: a later call captures them again. While the plan runs, that of segments
+  // which do not use it, if this is the thread that runs it.
+  bool give_up() noexcept override;
 
   const detail::MeshImpl* mesh_;
   RunControl run_control_;
@@ -78,6 +82,7 @@ class Plan {
   std::size_t slot_count_ = 0;
   std::vector<Array> values_;  // of a run, by slot; empty between runs, a member for its memory
   mutable std::mutex mutex_;
+  std::atomic<std::thread::id> runner_{};  // the thread that runs the plan, with the mutex held
 };
 
 }  // namespace shmap

@@ -21,6 +21,7 @@
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 #include "core/runtime/step_label.h"
+#include "shmap/error.h"
 
 namespace shmap {
 
@@ -33,6 +34,8 @@ constexpr std::size_t kMaxExecutables = 8;
 // costs as much as several such calls.
 constexpr int kWorthCapturing = 8;
 constexpr std::size_t kRemembered = 4;
+// After a capture that found too little memory, so many calls run step by step.
+constexpr std::uint64_t kRunsWithoutMemory = 8;
 // Inputs beyond this size are not copied at each call: the work is then so large that to run its
 // steps one by one costs little in comparison.
 constexpr std::int64_t kMaxFixedBytes = std::int64_t{64} << 20;
@@ -263,21 +266,28 @@ void Segment::take_slabs(Executable& made) {
   }
 }
 
-// The memory of a plan is allocated at once; the error names the operation that needs most of it.
-void Segment::rethrow_planned(const OutOfMemory& e) const {
-  const PlanStep* largest = nullptr;
-  std::int64_t most = -1;
-  for (const PlanStep& step : steps_) {
-    std::int64_t bytes = 0;
-    for (const ShapedArray& t : step.out_types) bytes += t.nbytes();
-    if (bytes > most) largest = &step;
-    most = std::max(most, bytes);
+bool Segment::drop_free_set() noexcept {
+  const std::shared_ptr<OutputSet> dropped = sets_.take_free();
+  if (!dropped) return false;
+  for (Executables* all : {&executables_, &with_fixed_})
+    std::erase_if(*all, [&](const auto& e) { return e->outputs == dropped; });
+  return true;
+}
+
+bool Segment::give_up_memory() noexcept {
+  if (uses_graphs_) return false;
+  // The memory of a set that is taken belongs to arrays of the caller: its graphs stay, too.
+  bool any = false;
+  while (drop_free_set()) any = true;
+  if (with_fixed_.empty() && fixed_.bytes() != 0) {
+    fixed_.clear();
+    any = true;
   }
-  std::string what = "a plan of " + std::to_string(steps_.size()) + " steps";
-  if (!largest) rethrow_at(e, what.c_str(), {});
-  what += ", whose largest result is that of " + std::string(largest->eqn->primitive->name);
-  if (!largest->out_types.empty()) what += ", of type " + to_string(largest->out_types[0]);
-  rethrow_at(e, what.c_str(), largest->eqn->source);
+  if (executables_.empty() && with_fixed_.empty() && !slabs_.empty()) {
+    slabs_.clear();
+    any = true;
+  }
+  return any;
 }
 
 // Runs the steps on proxies of the inputs. An input that was not given up gets one more owner, so
@@ -309,23 +319,40 @@ std::vector<std::vector<Segment::ResultBlock>> Segment::find_results(
     const std::vector<Array>& values) const {
   std::unordered_map<const Buffer*, std::uint32_t> outputs;
   for (std::uint32_t k = 0; k < set.buffers.size(); ++k) outputs.emplace(set.buffers[k].get(), k);
-  std::unordered_map<const Buffer*, std::pair<std::uint32_t, std::uint32_t>> from;
+  struct Place {
+    std::uint32_t input, position;
+    std::int64_t begin, end;  // in the buffer
+  };
+  std::unordered_map<const Buffer*, std::vector<Place>> from;
   for (std::uint32_t i = 0; i < inputs.size(); ++i) {
     const auto blocks = stored_of(inputs[i])->blocks();
-    for (std::uint32_t p = 0; p < blocks.size(); ++p)
-      from.try_emplace(blocks[p].buffer.get(), i, p);
+    for (std::uint32_t p = 0; p < blocks.size(); ++p) {
+      std::vector<Place>& places = from[blocks[p].buffer.get()];
+      const std::int64_t begin = blocks[p].offset, end = begin + fixed_.block_bytes(i);
+      const bool is_new = std::ranges::none_of(
+          places, [&](const Place& at) { return at.begin <= begin && end <= at.end; });
+      if (is_new) places.push_back({i, p, begin, end});
+    }
   }
   std::vector<std::vector<ResultBlock>> results;
-  for (int slot : out_) {
+  for (std::size_t o = 0; o < out_.size(); ++o) {
     std::vector<ResultBlock>& places = results.emplace_back();
-    for (const Block& b : stored_of(values[static_cast<std::size_t>(slot)])->blocks()) {
+    const std::int64_t bytes = out_types_[o].nbytes();
+    for (const Block& b : stored_of(values[static_cast<std::size_t>(out_[o])])->blocks()) {
       const BufferRef real = behind(*b.buffer);
       if (const auto it = outputs.find(real.get()); it != outputs.end()) {
         places.push_back({ResultBlock::output, it->second, 0, b.offset});
       } else {
-        const auto [input, position] = from.at(real.get());
-        const Block& at = stored_of(inputs[input])->blocks()[position];
-        places.push_back({ResultBlock::input, input, position, b.offset - at.offset});
+        // Other calls with these addresses may have the inputs in separate buffers: the result is a
+        // part of the input that has all of its bytes.
+        const std::vector<Place>& in_buffer = from.at(real.get());
+        const auto at = std::ranges::find_if(in_buffer, [&](const Place& p) {
+          return p.begin <= b.offset && b.offset + bytes <= p.end;
+        });
+        if (at == in_buffer.end())
+          throw Error(
+              "a result of a captured program is part of no input; please report the program");
+        places.push_back({ResultBlock::input, at->input, at->position, b.offset - at->begin});
       }
     }
   }
@@ -358,13 +385,10 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     run_on_proxies(inputs, given, values);
     made->layout = plan_layout(rehearsal.finish());
   }
-  try {
-    made->outputs = sets_.free_set(made->layout);
-    if (!made->outputs) return nullptr;
-    take_slabs(*made);
-  } catch (const OutOfMemory& e) {
-    rethrow_planned(e);
-  }
+  made->outputs = sets_.free_set(made->layout);
+  if (!made->outputs && drop_free_set()) made->outputs = sets_.free_set(made->layout);
+  if (!made->outputs) return nullptr;
+  take_slabs(*made);
   {
     UncountedScope uncounted;
     std::vector<Array> values(slots);
@@ -466,12 +490,16 @@ void Segment::run(std::vector<Array>& values) {
   way_ = *way;
   // Emptied when the call ends, also by an exception.
   struct Inputs {
-    explicit Inputs(std::vector<Array>& a) : arrays(a) {}
-    ~Inputs() { arrays.clear(); }
+    Inputs(std::vector<Array>& a, bool& u) : arrays(a), uses_graphs(u) { uses_graphs = true; }
+    ~Inputs() {
+      arrays.clear();
+      uses_graphs = false;
+    }
     Inputs(const Inputs&) = delete;
     Inputs& operator=(const Inputs&) = delete;
     std::vector<Array>& arrays;
-  } const held(inputs_);
+    bool& uses_graphs;
+  } const held(inputs_, uses_graphs_);
   std::vector<Array>& inputs = inputs_;
   inputs.reserve(in_.size());
   for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -481,15 +509,23 @@ void Segment::run(std::vector<Array>& values) {
   const std::vector<bool>& given = donated_.find(inputs, last_in_, sets_);
   make_key(inputs, given);
   Executable* executable = find(executables_, inputs);
-  if (!executable) {
-    executable = executables_.size() < kMaxExecutables
-                     ? capture(executables_, inputs, given, values.size())
-                     : find_or_make_with_fixed(inputs, given, values.size());
+  if (!executable && runs_ >= no_capture_before_) {
+    try {
+      executable = executables_.size() < kMaxExecutables
+                       ? capture(executables_, inputs, given, values.size())
+                       : find_or_make_with_fixed(inputs, given, values.size());
+    } catch (const OutOfMemory&) {
+      // Step by step, a value's memory is free again after its last use.
+      uses_graphs_ = false;
+      give_up_memory();
+      no_capture_before_ = runs_ + kRunsWithoutMemory;
+    }
   }
   if (executable) return launch(*executable, inputs, values);
   for (std::size_t i = 0; i < in_.size(); ++i)
     if (last_in_[i]) values[static_cast<std::size_t>(in_[i])] = std::move(inputs[i]);
   inputs.clear();
+  uses_graphs_ = false;
   run_steps(values);
 }
 

@@ -58,6 +58,9 @@ class Segment {
   // A description for people: the steps; for the latest graph each step's tasks, streams and the
   // steps whose events it waits for; and the memory, with the values that lie in it.
   std::string text() const;
+  // Gives up the graphs whose results nobody holds, and their memory, which later calls make anew;
+  // returns whether there were any. Does nothing while the segment captures or launches.
+  bool give_up_memory() noexcept;
 
  private:
   // The location of a result's block after a launch.
@@ -113,14 +116,15 @@ class Segment {
   // Gives fixed memory to more of the inputs; false where that would take too much memory.
   bool fix_inputs(const std::vector<Array>& inputs);
   void take_slabs(Executable& made);
-  [[noreturn]] void rethrow_planned(const OutOfMemory& e) const;
+  // Makes room among the output sets for one of another layout; false where none is free.
+  bool drop_free_set() noexcept;
   void run_on_proxies(const std::vector<Array>& inputs, const std::vector<bool>& given,
                       std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
   std::vector<std::vector<ResultBlock>> find_results(const std::vector<Array>& inputs,
                                                      const OutputSet& set,
                                                      const std::vector<Array>& values) const;
   static Executable* keep(Executables& into, std::unique_ptr<Executable> made);
-  // Null where all output sets are in use.
+  // Null where all output sets are in use. Throws OutOfMemory.
   Executable* capture(Executables& into, const std::vector<Array>& inputs,
                       const std::vector<bool>& given, std::size_t slots);
   void launch(Executable& executable, std::vector<Array>& inputs, std::vector<Array>& values);
@@ -139,6 +143,8 @@ class Segment {
   FixedInputs fixed_;
   std::vector<Missed> missed_;
   bool warned_ = false;
+  bool uses_graphs_ = false;             // captures, or launches
+  std::uint64_t no_capture_before_ = 0;  // the run until which there was too little memory
   // State of the current call, in members only so that their memory is reused. key_: for each input
   // whether it was given up, and its addresses. inputs_: empty between calls. The last three: the
   // buffers of a launch. way_: of the active devices.

@@ -209,6 +209,42 @@ TEST(DLPackOfArrays, AnExportKeepsADonatedArrayAsItIs) {
   }
 }
 
+// A graph was captured with two parts of one tensor as arguments. Then these are two tensors at the
+// same addresses: a result that lies in one of them keeps that one alive.
+TEST_F(DLPack, AResultKeepsTheTensorThatItLiesIn) {
+  alignas(64) float memory[32];
+  int deleted = 0, deleted_b = 0;
+  const auto wrap = [&](std::int64_t from, std::int64_t n, int* count) {
+    Plain* const tensor = Plain::make({n}, {}, count);
+    tensor->tensor.dl_tensor.data = memory + from;
+    return from_dlpack(&tensor->tensor);
+  };
+  std::iota(memory, memory + 32, 0.f);
+  const auto f = jit([](Array a, Array b) {
+    return std::tuple{reshape(a, {4, 4}), reshape(b, {4, 4}), sin(a)};
+  });
+  for (int call = 0; call < 3; ++call) {
+    const Array whole = wrap(0, 32, &deleted);
+    const auto [x, y, z] = f(slice(whole, {0}, {16}), slice(whole, {16}, {32}));
+    EXPECT_EQ((y[{0, 0}].item<float>()), 16);
+    z.block_until_ready();
+  }
+  EXPECT_EQ(deleted, 3);
+  deleted = 0;
+  Array kept;
+  {
+    const Array a = wrap(0, 16, &deleted), b = wrap(16, 16, &deleted_b);
+    const auto [x, y, z] = f(a, b);
+    z.block_until_ready();
+    kept = y;
+  }
+  EXPECT_EQ(deleted, 1);
+  EXPECT_EQ(deleted_b, 0);
+  EXPECT_EQ((kept[{0, 0}].item<float>()), 16);
+  kept = Array();
+  EXPECT_EQ(deleted_b, 1);
+}
+
 TEST_F(DLPack, TakesEmptyAndScalarTensors) {
   EXPECT_EQ(from_dlpack(&Plain::make({}, {}, &deleted)->tensor).item<float>(), 0);
   Plain* none = Plain::make({0, 5}, {}, &deleted);

@@ -114,7 +114,7 @@ TEST(JitFaults, OfAllocationsAreCleanWhereverTheyCome) {
     for (int call = 0; call < 4; ++call) ASSERT_EQ(f(x).to_vector<std::int32_t>(), wanted) << n;
     if (passed && reached < n) break;
   }
-  EXPECT_GT(failures, 10);
+  EXPECT_GT(failures, 5);  // (a failed capture is none: the call runs step by step)
 }
 
 TEST(JitFaults, OfTheMemoryLimitSayWhatIsHeld) {
