@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/base/float_format.h"
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/elementwise/cast.h"
 #include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
@@ -277,10 +278,14 @@ void clear(const Gemm& g) {
   }
 }
 
+struct WideScratch {
+  GemmScratch a, b, c;
+};
+
 // Multiplies half types through f32 copies of blocks, with a library that is fast in f32.
 void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   constexpr std::int64_t block = 1024;
-  thread_local struct { GemmScratch a, b, c; } scratch;
+  WideScratch& scratch = kept_by_thread<WideScratch>();
   const CastFn widen = cast_kernel(g.dtype, f32), narrow = cast_kernel(f32, g.dtype);
   const auto floats = [](GemmScratch& s, std::int64_t count) {
     return static_cast<float*>(s.get(static_cast<std::size_t>(count) * sizeof(float)));

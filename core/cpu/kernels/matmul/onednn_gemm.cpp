@@ -17,6 +17,7 @@
 
 #include "core/base/dtype_rows.h"
 #include "core/base/signals_blocked.h"
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/move/copy_transpose.h"
 #include "core/device/runtime.h"
 #include "shmap/error.h"
@@ -416,10 +417,7 @@ class ThreadState {
   GemmScratch scratch_, packed_, plain_;
 };
 
-ThreadState& thread_state() {
-  thread_local ThreadState state;
-  return state;
-}
+ThreadState& thread_state() { return kept_by_thread<ThreadState>(); }
 
 // True if the library has a matmul of these dtypes; tested once with a small product.
 bool has_matmul(DType dtype, DType out) {
