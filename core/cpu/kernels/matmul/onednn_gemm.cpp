@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -407,6 +408,7 @@ class ThreadState {
   GemmScratch& scratch() { return scratch_; }
   GemmScratch& packed() { return packed_; }
   GemmScratch& plain() { return plain_; }
+  GemmScratch& padded() { return padded_; }
 
  private:
   static constexpr std::size_t limit = 64;  // a search through so few takes less time than any
@@ -414,7 +416,7 @@ class ThreadState {
   static constexpr std::size_t recent = 8;
   dnnl_stream_t stream_ = nullptr;
   std::vector<std::unique_ptr<Matmul>> matmuls_;
-  GemmScratch scratch_, packed_, plain_;
+  GemmScratch scratch_, packed_, plain_, padded_;
 };
 
 ThreadState& thread_state() { return kept_by_thread<ThreadState>(); }
@@ -453,6 +455,67 @@ void run_matmul(const Gemm& g) {
   check(functions().dnnl_stream_wait(state.stream()), "finish a matmul");
 }
 
+constexpr std::int64_t kMostCopied = 4 << 20;  // elements of an operand at a time
+
+// The rows of a, or columns of b, that are copied at a time.
+std::int64_t copied_lines(std::int64_t lines, std::int64_t k) {
+  return std::min(lines, std::max<std::int64_t>(64, kMostCopied / k));
+}
+
+// Copies the lines (rows of a, or columns of b) to dst, with zeros up to padded_k elements.
+// `across`: element l of each line is in row l of src, otherwise the lines are rows.
+void copy_padded(const void* src, std::int64_t ld, std::int64_t lines, std::int64_t k, bool across,
+                 std::int64_t padded_k, std::int64_t size, char* dst) {
+  const std::int64_t rows = across ? k : lines, row = (across ? lines : k) * size;
+  const std::int64_t padded = across ? row : padded_k * size;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::memcpy(dst + r * padded, static_cast<const char*>(src) + r * ld * size,
+                static_cast<std::size_t>(row));
+    std::memset(dst + r * padded + row, 0, static_cast<std::size_t>(padded - row));
+  }
+  if (across) std::memset(dst + k * row, 0, static_cast<std::size_t>((padded_k - k) * row));
+}
+
+// The library sums products in pairs along k. Of an odd k most of its kernels (2.6, with bf16
+// instructions) multiply the last element of a by that of b and by a zero too, so that an infinity
+// there gives a NaN. So both operands are copied, with a zero at the end of each line.
+void run_odd(const Gemm& g) {
+  const std::int64_t size = itemsize(g.dtype), k = g.k + 1;
+  const std::int64_t rows = copied_lines(g.m, k), cols = copied_lines(g.n, k);
+  ThreadState& state = thread_state();
+  const auto get = [&](GemmScratch& scratch, std::int64_t lines) {
+    return static_cast<char*>(scratch.get(static_cast<std::size_t>(lines * k * size)));
+  };
+  char* const padded_a = get(state.plain(), rows);
+  char* const padded_b = get(state.padded(), cols);
+  const bool transposes = transposes_first(g);
+  for (std::int64_t n = 0; n < g.n; n += cols) {
+    const Gemm columns = gemm_block(g, 0, g.m, n, std::min(g.n, n + cols));
+    copy_padded(columns.b, g.ldb, columns.n, g.k, !g.trans_b, k, size, padded_b);
+    for (std::int64_t m = 0; m < g.m; m += rows) {
+      Gemm part = gemm_block(columns, m, std::min(g.m, m + rows), 0, columns.n);
+      // Where all rows fit they are copied once.
+      if (n == 0 || rows < g.m) {
+        if (transposes) {
+          transpose(padded_a, k * size, static_cast<const char*>(part.a), g.lda * size, part.m, g.k,
+                    size);
+          for (std::int64_t i = 0; i < part.m; ++i)
+            std::memset(padded_a + ((i + 1) * k - 1) * size, 0, static_cast<std::size_t>(size));
+        } else {
+          copy_padded(part.a, g.lda, part.m, g.k, g.trans_a, k, size, padded_a);
+        }
+      }
+      part.a = padded_a;
+      part.b = padded_b;
+      part.k = k;
+      part.trans_a = g.trans_a && !transposes;
+      part.lda = part.trans_a ? part.m : k;
+      part.ldb = g.trans_b ? k : part.n;
+      run_matmul(part);
+    }
+  }
+}
+
 void run(const Gemm& g) {
   const OneThread one;
   if (g.dtype == f32) {
@@ -463,9 +526,9 @@ void run(const Gemm& g) {
           "run an sgemm");
     return;
   }
+  if (g.k % 2 != 0) return run_odd(g);
   if (!transposes_first(g)) return run_matmul(g);
-  constexpr std::int64_t most = 4 << 20;  // elements of a at a time
-  const std::int64_t rows = std::min(g.m, std::max<std::int64_t>(64, most / g.k));
+  const std::int64_t rows = copied_lines(g.m, g.k);
   const std::int64_t row_bytes = g.k * itemsize(g.dtype);
   char* const plain =
       static_cast<char*>(thread_state().plain().get(static_cast<std::size_t>(rows * row_bytes)));

@@ -229,6 +229,93 @@ TEST(Gemm, InfinitiesAndNansPass) {
   }
 }
 
+// Ones but for one element of an operand, which is infinite: its row or column of c is, and the
+// other elements are k.
+void check_infinity(GemmEngine engine, DType dtype, Gemm g, std::int64_t extra, bool in_b,
+                    std::int64_t at) {
+  g.dtype = g.out = dtype;
+  g.lda = (g.trans_a ? g.m : g.k) + extra;
+  g.ldb = (g.trans_b ? g.k : g.n) + extra;
+  g.ldc = g.n + extra;
+  const float inf = at % 2 == 0 ? INFINITY : -INFINITY;
+  std::vector<float> a(static_cast<std::size_t>((g.trans_a ? g.k : g.m) * g.lda), 1.f),
+      b(static_cast<std::size_t>((g.trans_b ? g.n : g.k) * g.ldb), 1.f);
+  const std::int64_t line = in_b ? g.n - 1 : g.m - 1;  // of c, whose sums are infinite
+  if (in_b)
+    b[static_cast<std::size_t>(g.trans_b ? line * g.ldb + at : at * g.ldb + line)] = inf;
+  else
+    a[static_cast<std::size_t>(g.trans_a ? at * g.lda + line : line * g.lda + at)] = inf;
+  const std::vector<bfloat16> narrow_a(a.begin(), a.end()), narrow_b(b.begin(), b.end());
+  std::vector<float> c(static_cast<std::size_t>(g.m * g.ldc));
+  std::vector<bfloat16> narrow_c(c.begin(), c.end());
+  const bool narrow = dtype == bf16;
+  g.a = narrow ? static_cast<const void*>(narrow_a.data()) : a.data();
+  g.b = narrow ? static_cast<const void*>(narrow_b.data()) : b.data();
+  g.c = narrow ? static_cast<void*>(narrow_c.data()) : c.data();
+  gemm_with(engine, g);
+  if (narrow) c.assign(narrow_c.begin(), narrow_c.end());
+  const auto finite =
+      narrow ? static_cast<float>(bfloat16(static_cast<float>(g.k))) : static_cast<float>(g.k);
+  int wrong = 0;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      const float want = (in_b ? j : i) == line ? inf : finite;
+      if (c[static_cast<std::size_t>(i * g.ldc + j)] != want) ++wrong;
+    }
+  }
+  EXPECT_EQ(wrong, 0) << to_string(engine) << " " << short_name(dtype) << " " << g.m << "x" << g.n
+                      << "x" << g.k << " trans " << g.trans_a << g.trans_b << " extra " << extra
+                      << (in_b ? ", b's element " : ", a's element ") << at;
+}
+
+// oneDNN's kernels that sum pairs multiply the last element of an odd k by a zero too.
+TEST(Gemm, InfinitiesAtEachEndOfASumPass) {
+  for (const auto engine : {GemmEngine::own, GemmEngine::amx, GemmEngine::avx512,
+                            GemmEngine::onednn, GemmEngine::openblas}) {
+    for (const DType dtype : {f32, bf16}) {
+      if (!gemm_engine_available(engine, dtype)) continue;
+      Gemm g;
+      for (const std::int64_t k : {1, 3, 7, 33, 193, 257}) {
+        for (int flags = 0; flags < 16; ++flags) {
+          const bool wide = (flags & 8) != 0;
+          g.m = wide ? 33 : 3, g.n = wide ? 100 : 17, g.k = k;
+          g.trans_a = (flags & 1) != 0, g.trans_b = (flags & 2) != 0;
+          const bool in_b = (flags & 4) != 0;
+          for (const std::int64_t extra : {0, 7}) {
+            check_infinity(engine, dtype, g, extra, in_b, 0);
+            check_infinity(engine, dtype, g, extra, in_b, k - 1);
+          }
+        }
+      }
+      g.m = 800, g.n = 512;  // reordered, in blocks of columns, and transposed
+      for (const std::int64_t k : {1025, 1701}) {
+        g.k = k, g.trans_b = false;
+        for (const bool across : {false, true}) {
+          g.trans_a = across;
+          check_infinity(engine, dtype, g, 0, false, k - 1);
+        }
+      }
+    }
+  }
+}
+
+// The same values, computed whole and by two workers.
+TEST(Gemm, InfinitiesDoNotDependOnTheParts) {
+  constexpr std::int64_t m = 33, n = 200, k = 193;
+  std::vector<bfloat16> a(m * k, bfloat16(1.f)), b(k * n, bfloat16(1.f));
+  a[k - 1] = bfloat16(INFINITY);
+  std::vector<bfloat16> whole(m * n), parts(m * n);
+  Gemm g;
+  g.dtype = g.out = bf16;
+  g.m = m, g.n = n, g.k = k, g.lda = k, g.ldb = n, g.ldc = n;
+  g.a = a.data(), g.b = b.data(), g.c = whole.data();
+  gemm(g);
+  g.c = parts.data();
+  for (int part = 0; part < 2; ++part) gemm_part(g, part, 2);
+  EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * sizeof(bfloat16)), 0);
+  EXPECT_EQ(static_cast<float>(parts[n - 1]), INFINITY);
+}
+
 TEST(Gemm, WrappedInt32HasTheKnownValues) {
   // A = arange(4096 * 2048) and B = arange(2048 * 1024), as int32, multiplied modulo 2^32.
   constexpr std::int64_t k = 2048, n = 1024;
