@@ -57,7 +57,7 @@ std::shared_ptr<const Params> read_attention(ParamReader& r) {
   if (r.has("mask_dims")) p.mask_dims = dims(r, "mask_dims", p.bias_dims.empty() ? 3 : 4, true);
   p.out_dtype = r.dtype("out_dtype");
   p.scale = number(r, "scale");
-  if (!(p.scale > 0)) r.fail("'scale' must be positive");
+  if (!is_kernel_scale(p.scale)) r.fail("'scale' must be positive and finite in f32");
   if (r.has("masked")) p.masked = number(r, "masked");
   if (r.has("causal_offset")) {
     p.causal = true;

@@ -3,6 +3,7 @@
 // equations of a program, for devices with a kernel for it. On the CPU, the user's function
 // attention binds it too, with the primitives of attention_grad.h.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -28,7 +29,7 @@ struct AttentionParams : ParamsOf<AttentionParams> {
   // The dims of bias and mask in the order [batch…, row of q, row of k]; -1 for a dim along which
   // the operand is the same. Empty: there is no such operand.
   Dims bias_dims, mask_dims;
-  double scale = 1, masked = 0;
+  double scale = 1, masked = 0;  // the scale: is_kernel_scale
   // Scores of columns beyond row + causal_offset are `masked` too.
   bool causal = false;
   std::int64_t causal_offset = 0;
@@ -37,6 +38,13 @@ struct AttentionParams : ParamsOf<AttentionParams> {
   Dims tangents;  // for attention_tangent (attention_grad.h)
   void visit(ParamVisitor& v) const override;
 };
+
+// True if kernels can scale scores by it. They do so in f32, in which it must be positive and
+// finite.
+inline bool is_kernel_scale(double scale) {
+  const auto rounded = static_cast<float>(scale);
+  return rounded > 0 && std::isfinite(rounded);
+}
 
 // The number of attention's own operands, which come first, and the numbers of the bias and of the
 // mask among them, or -1.

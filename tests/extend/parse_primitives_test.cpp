@@ -278,6 +278,21 @@ TEST(ParseOverlapped, ProductsInEveryForm) {
     EXPECT_EQ(seen.count(name), 1u) << name;
 }
 
+TEST(ParseAttention, ScalesThatF32CannotHoldAreRefused) {
+  const auto f = [](Array q, Array k, Array v) { return attention(q, k, v, {.scale = 2.0}); };
+  const Array x = ones({4, 2, 8});
+  const std::string text = to_string(make_jaxpr(f)(x, x, x));
+  const std::size_t at = text.find("scale=2 ");
+  if (at == text.npos) GTEST_SKIP() << "these devices have no kernel for attention";
+  EXPECT_EQ(to_string(parse_jaxpr(text)), text);
+  for (const char* other : {"scale=1e-50 ", "scale=1e+50 ", "scale=0 ", "scale=-1 "}) {
+    std::string changed = text;
+    changed.replace(at, 8, other);
+    expect_error<ValueError>([&] { parse_jaxpr(changed); },
+                             {"'scale' must be positive and finite in f32"});
+  }
+}
+
 TEST(ParseOverlapped, ProgramsOfAnotherProductAreRefused) {
   const Mesh mesh = make_mesh({4}, {"i"});
   const auto f = shard_map(

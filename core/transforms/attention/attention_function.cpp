@@ -148,7 +148,7 @@ Array detail::attention(Operand q, Operand k, Operand v, const AttentionOptions&
               key = reshape(k.value, {n.batch, n.columns, n.groups, n.depth}),
               value = reshape(v.value, {n.batch, n.columns, n.groups, n.v_depth});
   Array y;
-  if (scale > 0 && is_one_equation(n, tq.dtype(), bias)) {
+  if (is_kernel_scale(scale) && is_one_equation(n, tq.dtype(), bias)) {
     y = as_one_equation(x, key, value, bias, mask, scale, options.is_causal, source);
   } else {
     const AttentionOperands operands = {transpose(x, {0, 2, 3, 1, 4}), transpose(key, {0, 2, 1, 3}),

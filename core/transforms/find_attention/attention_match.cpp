@@ -153,7 +153,7 @@ class AttentionMatcher {
     double factor = 0;
     if (!literal_number(e.in[1 - scores], &factor)) return false;
     if (e.primitive == &div_p) factor = 1 / factor;
-    if (!(factor > 0 && std::isfinite(static_cast<float>(factor)))) return false;
+    if (!is_kernel_scale(factor)) return false;
     found_.scale = factor;
     return match_scores(e.in[scores], places, multiplying);
   }

@@ -107,6 +107,20 @@ TEST(AttentionRows, BlocksAsAllScoresAtOnce) {
   }
 }
 
+// A scale that f32 rounds to 0: all scores are equal, as they are without such a kernel.
+TEST(AttentionRows, OfAScaleBelowTheSmallestFloat) {
+  for (const std::int64_t columns : {15, 17}) {
+    const Array q = wave({1, 20, 2, 8}, 0.1f), k = wave({1, columns, 2, 8}, 0.7f),
+                v = wave({1, columns, 2, 8}, 1.9f);
+    const auto f = [](Array a, Array b, Array c) { return attention(a, b, c, {.scale = 1e-50}); };
+    const Array want = broadcast_to(mean(v, 1, true), {1, 20, 2, 8});
+    for (const Array& got : {f(q, k, v), jit(f)(q, k, v)})
+      EXPECT_LT(largest(got, want), 1e-6f) << columns;
+    const Array slope = grad([&](Array a) { return sum(f(a, k, v) * q); })(q);
+    EXPECT_EQ(max(abs(slope)).item<float>(), 0.f) << columns;
+  }
+}
+
 TEST(AttentionRows, JvpAndVmap) {
   const Array q = wave({1, 300, 2, 4}, 0.1f), k = wave({1, 20, 2, 4}, 0.7f),
               v = wave({1, 20, 2, 4}, 1.9f);
