@@ -1,5 +1,5 @@
-// Threads with small stacks, and an address space with a limit. Each case runs in a child, so that
-// this process never uses a device.
+// Threads with small stacks, an address space with a limit, and the memory that threads keep. Each
+// case runs in a child, so that this process never uses a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -11,7 +11,9 @@
 #include <fstream>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "core/cpu/kernels/matmul/gemm.h"
 #include "shmap/collectives.h"
 #include "shmap/ops.h"
 #include "shmap/shard_map.h"
@@ -112,6 +114,57 @@ std::int64_t address_space() {
   std::int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return pages * sysconf(_SC_PAGESIZE);
+}
+
+std::int64_t resident() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Sums in another dtype than the result's are kept for some thousand rows at a time.
+TEST(ScratchMemory, OfAProductDoesNotGrowWithItsRows) {
+  const ChildResult r = in_child({{"SHMAP_EXECUTOR", "inline"}, {"SHMAP_DEVICES", "cpu:1"}}, [] {
+    constexpr std::int64_t rows = 60'000, columns = 600, terms = 4;
+    for (const DType dtype : {i8, u8, f16, bf16}) {
+      const auto bytes = [dtype](std::int64_t elements) {
+        return std::vector<char>(static_cast<std::size_t>(elements * itemsize(dtype)), 0);
+      };
+      const std::vector<char> a = bytes(rows * terms), b = bytes(terms * columns);
+      std::vector<char> c = bytes(rows * columns);
+      cpu::Gemm g;
+      g.dtype = g.out = dtype;
+      g.m = 1, g.n = columns, g.k = terms, g.lda = terms, g.ldb = columns, g.ldc = columns;
+      g.a = a.data(), g.b = b.data(), g.c = c.data();
+      cpu::gemm_with(cpu::GemmEngine::own, g);
+      const std::int64_t before = resident();
+      g.m = rows;
+      cpu::gemm_with(cpu::GemmEngine::own, g);
+      const std::int64_t more = (resident() - before) >> 20;
+      if (more > 16) std::printf("%s: %d MB more; ", short_name(dtype), static_cast<int>(more));
+    }
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  EXPECT_EQ(r.output, "");
+}
+
+// A copy of 64 MB, of an operand whose dims are in an order that a product cannot read.
+TEST(ScratchMemory, OfLargeCopiedOperandsIsFreed) {
+  const ChildResult r = in_child({{"SHMAP_EXECUTOR", "inline"}, {"SHMAP_DEVICES", "cpu:1"}}, [] {
+    const auto multiply = [](const Array& x) {
+      const Array y = einsum("iaj,ijb->ab", x, ones({64, 64, 8}));
+      expect_equal(y, 4096, "a product");
+    };
+    multiply(ones({64, 4, 64}));
+    const Array large = ones({64, 4096, 64});
+    large.block_until_ready();
+    const std::int64_t before = resident();
+    multiply(large);
+    const std::int64_t more = (resident() - before) >> 20;
+    if (more > 24) std::printf("%d MB more", static_cast<int>(more));
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  EXPECT_EQ(r.output, "");
 }
 
 // With too little memory OpenBLAS would ask for its buffers for ever. (With even less there would

@@ -3,11 +3,11 @@
 // memory of the thread, one batch item at a time.
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm.h"
+#include "core/cpu/kernels/matmul/gemm_engines.h"
 #include "core/ops/dot_layout.h"
 #include "core/ops/product.h"
 #include "core/runtime/kernel.h"
@@ -17,7 +17,13 @@ namespace shmap {
 namespace {
 
 struct PackedOperands {  // kept for the thread's next product
-  std::vector<std::byte> left, right;
+  cpu::GemmScratch left, right;
+  // Frees the copies of large matrices, beside whose products an allocation takes little time.
+  void trim() {
+    constexpr std::size_t most = std::size_t{32} << 20;
+    left.trim(most);
+    right.trim(most);
+  }
 };
 
 // The CPU's matrix product of one batch item.
@@ -50,15 +56,14 @@ struct Product {
  private:
   // The item's matrix, copied to [free, contracted] if necessary.
   static const void* matrix(const DotSide& side, const void* data, std::int64_t b,
-                            std::vector<std::byte>& scratch) {
+                            cpu::GemmScratch& scratch) {
     const void* item = static_cast<const std::byte*>(data) + side.offset(b) * side.item;
     if (!side.packed) return item;
-    scratch.resize(static_cast<std::size_t>(side.rows * side.inner * side.item));
     StridedCopy copy = side.item_copy();
     copy.src = item;
-    copy.dst = scratch.data();
+    copy.dst = scratch.get(static_cast<std::size_t>(side.rows * side.inner * side.item));
     device_ops(DeviceKind::cpu).copy_box(copy, 0, 1, nullptr);
-    return scratch.data();
+    return copy.dst;
   }
 };
 
@@ -132,12 +137,8 @@ void copy_term(const KernelCall& call, const cpu::Gemm& g) {
 // to, or nothing where it is added to a copy of operand 2.
 enum class Before : std::uint8_t { nothing, summand, term };
 
-void run_product(const KernelCall& call, const DotParams& params, Before before) {
-  Product p(call, params);
-  p.gemm.accumulate = before != Before::nothing;
+void multiply(const KernelCall& call, Product& p, PackedOperands& packed, Before before) {
   const std::int64_t batch = p.layout.batch;
-  if (batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
-  PackedOperands& packed = kept_by_thread<PackedOperands>();
   if (call.scratch) return run_pieces(call, p, packed);
   if (call.parts > batch) {
     const auto per_item = call.parts / static_cast<int>(batch);
@@ -152,6 +153,15 @@ void run_product(const KernelCall& call, const DotParams& params, Before before)
     if (before == Before::term) copy_term(call, p.gemm);
     cpu::gemm(p.gemm);
   }
+}
+
+void run_product(const KernelCall& call, const DotParams& params, Before before) {
+  Product p(call, params);
+  p.gemm.accumulate = before != Before::nothing;
+  if (p.layout.batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
+  PackedOperands& packed = kept_by_thread<PackedOperands>();
+  multiply(call, p, packed, before);
+  packed.trim();
 }
 
 void run_dot(const KernelCall& call) {

@@ -54,8 +54,8 @@ void gemm_by(GemmEngine engine, const Gemm& g);
 // The product whose C is C[m0 : m1, n0 : n1] of g.
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1);
 
-// Memory that a thread keeps from one product to the next. It only grows, in whole pages; from half
-// a huge page on, in huge pages where these exist.
+// Memory that a thread keeps from one product to the next. It only grows, until trim, in whole
+// pages; from half a huge page on, in huge pages where these exist.
 class GemmScratch {
  public:
   GemmScratch() = default;
@@ -77,6 +77,13 @@ class GemmScratch {
       size_ = rounded;
     }
     return data_;
+  }
+  // Frees more than `most` bytes, which are of a rare product.
+  void trim(std::size_t most) {
+    if (size_ <= most) return;
+    std::free(data_);
+    data_ = nullptr;
+    size_ = 0;
   }
 
  private:

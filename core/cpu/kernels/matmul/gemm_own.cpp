@@ -252,6 +252,20 @@ void blocked(const Gemm& g) {
   }
 }
 
+// The rows whose sums are kept in the compute type at a time, where that is not the result's:
+// enough to make up for packing b again for the next ones.
+constexpr std::int64_t kSumRows = 2048;
+
+template <class Stored, class Compute, class Out, bool kLogical>
+void in_stretches(const Gemm& g) {
+  if (std::is_same_v<Compute, Out> || g.m <= kSumRows)
+    return blocked<Stored, Compute, Out, kLogical>(g);
+  const std::int64_t rows =
+      even_block(g.m, kSumRows, 16 * best_kernel<Compute, kLogical>(g.m).rows);
+  for (std::int64_t m = 0; m < g.m; m += rows)
+    blocked<Stored, Compute, Out, kLogical>(gemm_block(g, m, std::min(g.m, m + rows), 0, g.n));
+}
+
 }  // namespace
 
 void own_gemm(const Gemm& g) {
@@ -259,17 +273,17 @@ void own_gemm(const Gemm& g) {
     throw TypeError(std::string("matmul: no product of ") + short_name(g.dtype));
   with_plain(g.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>) {
-      blocked<std::uint8_t, std::uint8_t, std::uint8_t, true>(g);
+      in_stretches<std::uint8_t, std::uint8_t, std::uint8_t, true>(g);
     } else if constexpr (std::is_integral_v<T>) {
       using Bits = std::make_unsigned_t<T>;
       using Compute = std::conditional_t<sizeof(T) == 1, std::uint16_t, Bits>;
-      blocked<Bits, Compute, Bits, false>(g);
+      in_stretches<Bits, Compute, Bits, false>(g);
     } else if constexpr (std::is_arithmetic_v<T>) {
-      blocked<T, T, T, false>(g);
+      in_stretches<T, T, T, false>(g);
     } else if (g.out == f32) {
-      blocked<T, float, float, false>(g);
+      in_stretches<T, float, float, false>(g);
     } else {
-      blocked<T, float, T, false>(g);
+      in_stretches<T, float, T, false>(g);
     }
   });
 }

@@ -210,6 +210,11 @@ TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
   }
   check_case<std::int32_t>({230, 2060, 20, true, true, true, 5}, run_with<GemmEngine::own>, rng);
   check_case<std::int32_t>({230, 40, 520, false, false, true, 5}, run_with<GemmEngine::own>, rng);
+  for (const bool across : {false, true}) {  // more rows than sums are kept of
+    check_case<std::int8_t>({4500, 20, 530, across, false, true, 1}, run_with<GemmEngine::own>,
+                            rng);
+    check_case<bfloat16>({4500, 20, 530, false, across, across, 1}, run_with<GemmEngine::own>, rng);
+  }
 }
 
 TEST(Gemm, InfinitiesAndNansPass) {
