@@ -1,7 +1,6 @@
 #include "core/device/idle_memory.h"
 
 #include <mutex>
-#include <unordered_set>
 
 #include "core/base/no_user_code.h"
 
@@ -9,35 +8,31 @@ namespace shmap {
 
 namespace {
 
-struct Owners {
-  static Owners& get() {
-    static auto& owners = *new Owners;  // never destroyed: plans may live until the process ends
-    return owners;
-  }
-  std::mutex mutex;
-  std::unordered_set<IdleMemory*> all;
-};
+// Nothing is allocated here: there may be no memory.
+constinit std::mutex owners;
+constinit IdleMemory* first = nullptr;
 
 }  // namespace
 
-void IdleMemory::register_idle() {
-  Owners& owners = Owners::get();
-  const std::lock_guard lock(owners.mutex);
-  owners.all.insert(this);
+void IdleMemory::register_idle() noexcept {
+  const std::lock_guard lock(owners);
+  after_ = first;
+  if (first != nullptr) first->before_ = this;
+  first = this;
 }
 
 void IdleMemory::forget_idle() noexcept {
-  Owners& owners = Owners::get();
-  const std::lock_guard lock(owners.mutex);
-  owners.all.erase(this);
+  const std::lock_guard lock(owners);
+  (before_ != nullptr ? before_->after_ : first) = after_;
+  if (after_ != nullptr) after_->before_ = before_;
 }
 
 bool give_up_idle_memory() noexcept {
-  Owners& owners = Owners::get();
   const NoUserCode locked;
-  const std::lock_guard lock(owners.mutex);
+  const std::lock_guard lock(owners);
   bool any = false;
-  for (IdleMemory* owner : owners.all) any = owner->give_up() || any;
+  for (IdleMemory* owner = first; owner != nullptr; owner = owner->after_)
+    any = owner->give_up() || any;
   return any;
 }
 

@@ -4,6 +4,10 @@
 
 namespace shmap {
 
+// Asks all owners; returns whether any gave memory up. May wait for work of devices. The caller
+// neither captures nor runs a task, and may hold a submit mutex.
+bool give_up_idle_memory() noexcept;
+
 class IdleMemory {
  public:
   IdleMemory() = default;
@@ -17,14 +21,13 @@ class IdleMemory {
   virtual bool give_up() noexcept = 0;
 
  protected:
-  // To be called once the object is complete, and before its destruction begins. Throws
-  // std::bad_alloc.
-  void register_idle();
+  // To be called once the object is complete, and before its destruction begins.
+  void register_idle() noexcept;
   void forget_idle() noexcept;
-};
 
-// Asks all owners; returns whether any gave memory up. May wait for work of devices. The caller
-// neither captures nor runs a task, and may hold a submit mutex.
-bool give_up_idle_memory() noexcept;
+ private:
+  friend bool give_up_idle_memory() noexcept;
+  IdleMemory *before_ = nullptr, *after_ = nullptr;  // in the list of all
+};
 
 }  // namespace shmap

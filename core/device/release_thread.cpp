@@ -1,6 +1,8 @@
 #include "core/device/release_thread.h"
 
-#include <system_error>
+#include <cstddef>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "core/base/signals_blocked.h"
@@ -10,8 +12,10 @@
 namespace shmap {
 
 ReleaseThread& ReleaseThread::get() {
+  // Allocates nothing: memory may be what is short.
+  alignas(ReleaseThread) static std::byte room[sizeof(ReleaseThread)];
   static auto& thread = []() -> ReleaseThread& {
-    auto& made = *new ReleaseThread;
+    auto& made = *new (room) ReleaseThread;
     detail::call_before_stop(made);
     return made;
   }();
@@ -26,7 +30,7 @@ void ReleaseThread::wake() noexcept {
     try {
       const SignalsBlocked blocked;
       thread_ = std::thread([this] { work(); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for it
       return;
     }
   }

@@ -23,8 +23,8 @@ namespace detail {
 
 struct BeforeStopList {
   static BeforeStopList& get() {
-    static auto* list = new BeforeStopList;  // never destroyed, since it is read at exit
-    return *list;
+    static constinit BeforeStopList list;  // read at exit: its destructor is trivial
+    return list;
   }
   void add(BeforeStop& object) noexcept {
     std::lock_guard lock(mutex_);
