@@ -159,7 +159,8 @@ Plan::~Plan() { forget_idle(); }
 
 bool Plan::give_up() noexcept {
   std::unique_lock lock(mutex_, std::defer_lock);
-  if (runner_ != std::this_thread::get_id() && !lock.try_lock()) return false;
+  if (runner_.load(std::memory_order_relaxed) != std::this_thread::get_id() && !lock.try_lock())
+    return false;
   bool any = false;
   for (Stage& stage : stages_)
     if (stage.segment) any = stage.segment->give_up_memory() || any;
@@ -191,11 +192,12 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   // Emptied when the run ends, also by an exception.
   struct Values {
     Values(std::vector<Array>& a, std::atomic<std::thread::id>& r) : arrays(a), runner(r) {
-      runner = std::this_thread::get_id();
+      // (No other order is needed: give_up() compares with its own thread alone.)
+      runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
     }
     ~Values() {
       arrays.clear();
-      runner = std::thread::id();
+      runner.store(std::thread::id(), std::memory_order_relaxed);
     }
     Values(const Values&) = delete;
     Values& operator=(const Values&) = delete;
