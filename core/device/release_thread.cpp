@@ -55,7 +55,9 @@ void ReleaseThread::before_stop() noexcept {
     stopped_ = true;
     changed_.notify_one();
   }
-  if (thread_.joinable() && !forked()) thread_.join();
+  if (forked()) return;
+  if (thread_.joinable()) thread_.join();
+  MemorySpace::run_deferred_deleters();  // where the thread could not be started
 }
 
 }  // namespace shmap
