@@ -49,12 +49,12 @@ class GroupTask {
 
   // What the task does: work(ranks) puts its calls into the ranks' streams. `bytes`: what it moves.
   template <class Work>
-  void perform(std::int64_t bytes, Work work) {
+  void set_work(std::int64_t bytes, Work work) {
     bytes_ = bytes;
     args_->body = std::make_unique<Of<Work>>(std::move(work));
   }
 
-  // Enqueues the task, once. Does nothing where no rank takes part, or nothing is to be performed.
+  // Enqueues the task, once. Does nothing where no rank takes part, or there is no work.
   // The caller holds the submit mutex.
   void enqueue(Ref<CommSet> comms);
 

@@ -76,7 +76,7 @@ struct Roll {
 };
 
 // For each clique with local ranks, prepare(clique, task) says what its task reads, writes and
-// performs. Then calls the roll, and enqueues the tasks: where memory is short, no other process
+// does. Then calls the roll, and enqueues the tasks: where memory is short, no other process
 // has been told of the collective. Holds the submit mutex from the beginning: the collectives of
 // two threads enter the streams in the order of the numbers that their roll calls take, which is
 // the order in all processes. Except at the first collective of these cliques, whose communicators
@@ -200,30 +200,31 @@ void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte*
 void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
-  each_clique(
-      g, {CollectiveKind::all_reduce, code_of(op, dtype)},
-      [&](const Clique& clique, GroupTask& task) {
-        if (!add_all(g, clique, task)) return;
-        const auto ranks = static_cast<std::int64_t>(clique.size());
-        if (type) {
-          task.perform(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
-            Group group;
-            for (const Rank& r : ranks) {
-              check(
-                  api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
-                  "ncclAllReduce", r.comm);
-            }
-            end(group, ranks);
-          });
-          return;
-        }
-        task.gather_into_scratch(g.in_bytes * ranks);
-        task.perform(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
-                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
-          gather_bytes(ranks, bytes, &Rank::gathered);
-          for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
-        });
-      });
+  each_clique(g, {CollectiveKind::all_reduce, code_of(op, dtype)},
+              [&](const Clique& clique, GroupTask& task) {
+                if (!add_all(g, clique, task)) return;
+                const auto ranks = static_cast<std::int64_t>(clique.size());
+                if (type) {
+                  task.set_work(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
+                    Group group;
+                    for (const Rank& r : ranks) {
+                      check(api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm,
+                                             r.stream),
+                            "ncclAllReduce", r.comm);
+                    }
+                    end(group, ranks);
+                  });
+                  return;
+                }
+                task.gather_into_scratch(g.in_bytes * ranks);
+                task.set_work(g.in_bytes * ranks,
+                              [op, dtype, n, bytes = g.in_bytes,
+                               order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+                                gather_bytes(ranks, bytes, &Rank::gathered);
+                                for (const Rank& r : ranks)
+                                  combine_gathered(r, op, dtype, n, bytes, order);
+                              });
+              });
   count_bytes(g);
 }
 
@@ -233,22 +234,22 @@ void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts
         if (!add_all(g, clique, task)) return;
         const auto ranks = static_cast<std::int64_t>(clique.size());
         if (parts.outer == 1) {
-          task.perform(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
+          task.set_work(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
             gather_bytes(ranks, bytes, &Rank::out);
           });
           return;
         }
         task.gather_into_scratch(g.out_bytes);
-        task.perform(g.out_bytes * ranks,
-                     [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
-                       gather_bytes(ranks, bytes, &Rank::gathered);
-                       const StridedCopy box = pieces_box(parts, 1, n);
-                       for (const Rank& r : ranks) {
-                         const cuda::GpuScope gpu(r.gpu);
-                         for (std::int64_t q = 0; q < n; ++q)
-                           copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
-                       }
-                     });
+        task.set_work(g.out_bytes * ranks,
+                      [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                        gather_bytes(ranks, bytes, &Rank::gathered);
+                        const StridedCopy box = pieces_box(parts, 1, n);
+                        for (const Rank& r : ranks) {
+                          const cuda::GpuScope gpu(r.gpu);
+                          for (std::int64_t q = 0; q < n; ++q)
+                            copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
+                        }
+                      });
       });
   count_bytes(g);
 }
@@ -265,8 +266,8 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
         if (packs) task.pack_into_scratch(g.in_bytes);
         if (!type) task.gather_into_scratch(g.in_bytes);
         const auto size = static_cast<std::int64_t>(clique.size());
-        task.perform(g.in_bytes * size, [=, bytes = g.out_bytes,
-                                         order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+        task.set_work(g.in_bytes * size, [=, bytes = g.out_bytes,
+                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
           if (packs) {
             const StridedCopy box = pieces_box(parts, size, 1);
             for (const Rank& r : ranks) {
@@ -304,7 +305,7 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
         if (packs) task.pack_into_scratch(g.in_bytes);
         if (unpacks) task.gather_into_scratch(g.out_bytes);
         const auto size = static_cast<std::int64_t>(clique.size());
-        task.perform(
+        task.set_work(
             g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
               StridedCopy out = exchange.box, in = exchange.box;
               row_major_strides(out.rank, out.extent, out.itemsize, out.dst_stride);
@@ -365,22 +366,22 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
                      p);
     }
     if (g.out_bytes == 0) return;
-    task.perform(g.out_bytes * moves,
-                 [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                   for (std::size_t i = 0; i < ranks.size(); ++i) {
-                     if (peers[i].from >= 0) continue;
-                     const cuda::GpuScope gpu(ranks[i].gpu);
-                     ops().zero(ranks[i].out, bytes, ranks[i].stream);
-                   }
-                   if (moves == 0) return;
-                   Group group;
-                   for (std::size_t i = 0; i < ranks.size(); ++i) {
-                     const auto [from, to] = peers[i];
-                     if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
-                     if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
-                   }
-                   end(group, ranks);
-                 });
+    task.set_work(g.out_bytes * moves,
+                  [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                    for (std::size_t i = 0; i < ranks.size(); ++i) {
+                      if (peers[i].from >= 0) continue;
+                      const cuda::GpuScope gpu(ranks[i].gpu);
+                      ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                    }
+                    if (moves == 0) return;
+                    Group group;
+                    for (std::size_t i = 0; i < ranks.size(); ++i) {
+                      const auto [from, to] = peers[i];
+                      if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
+                      if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
+                    }
+                    end(group, ranks);
+                  });
   });
   count(Counter::collective_bytes,
         g.out_bytes * moves * static_cast<std::int64_t>(g.cliques.cliques.size()));
@@ -401,16 +402,16 @@ void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
       rank.out = address(g.out[rank.position]);
     }
     if (g.out_bytes == 0) return;
-    task.perform(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
-                 [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                   Group group;
-                   for (const Rank& r : ranks) {
-                     check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
-                                           static_cast<int>(root), r.comm, r.stream),
-                           "ncclBroadcast", r.comm);
-                   }
-                   end(group, ranks);
-                 });
+    task.set_work(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
+                  [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                    Group group;
+                    for (const Rank& r : ranks) {
+                      check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
+                                            static_cast<int>(root), r.comm, r.stream),
+                            "ncclBroadcast", r.comm);
+                    }
+                    end(group, ranks);
+                  });
   });
   count(Counter::collective_bytes,
         g.out_bytes * static_cast<std::int64_t>((g.cliques.ranks - 1) * g.cliques.cliques.size()));
