@@ -264,7 +264,7 @@ class TransposedBody {
     const std::uint32_t mentioned = p_.out[o]->mentioned();
     const std::uint32_t varies = p_.jaxpr->outs[o].type().axes().mask_in(env());
     if (p_.options.check_vma) {
-      cotangent = converts_shares_ ? sum_of_shares(std::move(cotangent), varies) : cotangent;
+      if (converts_shares_) cotangent = sum_of_shares(std::move(cotangent), varies);
       const std::uint32_t more = mentioned & ~varies;
       return more ? sum_over(cotangent, AxisSet(&env(), more), call_.source) : cotangent;
     }

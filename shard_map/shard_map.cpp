@@ -71,8 +71,7 @@ MappedAxes mapped_axes(const ShardMapInfo& info, const Trace& trace, const MeshI
         fail("which is mapped over " + describe_axes(*around) + ", and over the mesh " +
              describe_axes(env) +
              ": nested mapped functions have one mesh, with its devices in one order, and the "
-             "outer one "
-             "leaves axes of it to the inner one by {.axis_names = ...}");
+             "outer one leaves axes of it to the inner one by {.axis_names = ...}");
       }
       axes.outer |= 1u << axis;
     }

@@ -17,7 +17,7 @@ class IdleMemory {
 
   // Gives up what is not in use; returns whether there was any. Called on any thread between
   // register_idle() and forget_idle(), one call at a time. The thread may be using this owner, and
-  // may hold a submit mutex: takes no lock that another thread holds while it submits or allocates.
+  // may hold a submit mutex: waits for no lock.
   virtual bool give_up() noexcept = 0;
 
  protected:
