@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/pointer_map.h"
 #include "core/base/thread_state.h"
 #include "core/device/event.h"
 #include "core/device/stream.h"
@@ -17,14 +18,18 @@ namespace shmap {
 // once the capture is over.
 class CapturedEvent final : public Completion {
  public:
-  CapturedEvent(const void* capture, std::int32_t index) noexcept
-      : Completion(capture), index_(index) {}
+  CapturedEvent(const void* capture, std::int32_t index, const void* stream) noexcept
+      : Completion(capture), index_(index), stream_(stream) {}
   void block() override;  // throws Error
   std::int32_t index() const noexcept { return index_; }
+  // A stream of the task. Tasks of one stream run in the order of their indices, so that who waits
+  // for the last of several tasks of a stream has waited for the others.
+  const void* stream() const noexcept { return stream_; }
   void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
 
  private:
   const std::int32_t index_;
+  const void* const stream_;
 };
 
 // A captured task. StreamType: the backend's class of streams.
@@ -33,7 +38,8 @@ struct CapturedTask {
   using Streams = StreamType;
   Task task;  // `drop` is null unless the capture owns the args
   std::vector<StreamType*> streams;
-  std::vector<std::int32_t> before;  // indices of its direct predecessors, ascending, each once
+  // The indices of its direct predecessors, ascending: of those that share a stream, only the last.
+  std::vector<std::int32_t> before;
   Ref<CapturedEvent> event;
 };
 
@@ -70,7 +76,9 @@ class CaptureLog {
   // The streams that were used.
   std::vector<StreamType*> streams() const {
     std::vector<StreamType*> all;
-    for (const Last& l : last_) all.push_back(l.stream);
+    for (const Last& l : last_) {
+      if (l.index >= 0) all.push_back(l.stream);
+    }
     return all;
   }
 
@@ -79,32 +87,28 @@ class CaptureLog {
   // `after`.
   // Throws as add_captured_waits does. The caller remains the owner of the args.
   Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
-             std::span<const Event> after, std::size_t ahead = 0) const {
+             std::span<const Event> after, std::size_t ahead = 0) {
     Entry e;
-    for (const Last& l : last_)
-      if (std::ranges::find(streams, l.stream) != streams.end()) e.before.push_back(l.index);
+    for (StreamType* s : streams) {
+      if (const Last& last = last_of(s); last.index >= 0) e.before.push_back(last.index);
+    }
     detail::add_captured_waits(this, task, waits, after, e.before);
     std::ranges::sort(e.before);
     e.before.erase(std::unique(e.before.begin(), e.before.end()), e.before.end());
+    drop_implied(e.before);
     e.streams.assign(streams.begin(), streams.end());
     e.task = task;
     e.task.drop = nullptr;
-    e.event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(entries_.size() + ahead));
+    e.event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(entries_.size() + ahead),
+                                      streams.front());
     return e;
   }
 
+  // Appends an entry that make() returned.
   Event append(Entry e) {
-    last_.reserve(last_.size() + e.streams.size());
     const auto index = static_cast<std::int32_t>(entries_.size());
     entries_.push_back(std::move(e));
-    for (StreamType* s : entries_.back().streams) {
-      const auto known = std::ranges::find(last_, s, &Last::stream);
-      if (known != last_.end()) {
-        known->index = index;
-      } else {
-        last_.push_back({s, index});
-      }
-    }
+    for (StreamType* s : entries_.back().streams) last_[*position_.find(s)].index = index;
     return Event(entries_.back().event);
   }
 
@@ -129,18 +133,46 @@ class CaptureLog {
   // The event of the last task that was captured in the stream, for Stream::record; a done Event if
   // there is none.
   Event record(const StreamType& stream) const {
-    const auto known = std::ranges::find(last_, &stream, &Last::stream);
-    return known == last_.end() ? Event()
-                                : Event(entries_[static_cast<std::size_t>(known->index)].event);
+    const std::size_t* const known = position_.find(&stream);
+    if (known == nullptr || last_[*known].index < 0) return Event();
+    return Event(entries_[static_cast<std::size_t>(last_[*known].index)].event);
   }
 
  private:
   struct Last {
     StreamType* stream;
-    std::int32_t index;
+    std::int32_t index;     // of the stream's last task; -1 where none is appended yet
+    std::int64_t seen = 0;  // the latest pass of drop_implied() that met the stream
   };
+
+  Last& last_of(StreamType* stream) {
+    if (const std::size_t* known = position_.find(stream)) return last_[*known];
+    last_.push_back({stream, -1});
+    position_[stream] = last_.size() - 1;
+    return last_.back();
+  }
+
+  // Of the tasks that share a stream, keeps the last, which runs after the others. A graph has an
+  // edge for each task that is left, and each replay pays for each edge. `tasks` ascends.
+  void drop_implied(std::vector<std::int32_t>& tasks) {
+    if (tasks.size() < 2) return;
+    ++pass_;
+    std::size_t kept = tasks.size();
+    for (std::size_t i = tasks.size(); i-- > 0;) {
+      bool implied = false;
+      for (StreamType* s : entries_[static_cast<std::size_t>(tasks[i])].streams) {
+        Last& last = last_[*position_.find(s)];
+        implied = std::exchange(last.seen, pass_) == pass_ || implied;
+      }
+      if (!implied) tasks[--kept] = tasks[i];
+    }
+    tasks.erase(tasks.begin(), tasks.begin() + static_cast<std::ptrdiff_t>(kept));
+  }
+
   std::vector<Entry> entries_;
-  std::vector<Last> last_;  // the last task of each stream that was used
+  std::vector<Last> last_;            // of each stream that was named
+  PointerMap<std::size_t> position_;  // of a stream in last_
+  std::int64_t pass_ = 0;
 };
 
 }  // namespace shmap

@@ -1,6 +1,7 @@
 #include "core/device/plan_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <new>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "core/device/backend.h"
+#include "core/device/capture.h"
 #include "core/device/memory_space.h"
 #include "shmap/error.h"
 
@@ -146,6 +148,7 @@ class PlacedAllocator final : public detail::CaptureMemory {
         if (!e.done()) events->push_back(e);
       }
       if (events->empty() && !buffer.def().done()) events->push_back(buffer.def());
+      keep_last_of_each_stream(*events);
       at->second.events = std::move(events);
     } catch (const std::bad_alloc&) {
       lost_ = true;  // the next allocation throws
@@ -217,9 +220,35 @@ class PlacedAllocator final : public detail::CaptureMemory {
       if (at->second.alive >= 0) throw_still_alive("at " + name_of(for_whom), at->second.alive);
       events.insert(events.end(), at->second.events->begin(), at->second.events->end());
     }
-    std::ranges::sort(events, {}, &Event::record);
-    events.erase(std::unique(events.begin(), events.end()), events.end());
+    keep_last_of_each_stream(events);
     return events;
+  }
+
+  // The last event of a stream implies the others. A value may have thousands of readers, and its
+  // bytes thousands of later owners, each of which waits for the events.
+  static void keep_last_of_each_stream(Events& events) {
+    if (events.size() < 2) return;
+    struct Place {
+      const void* stream;
+      std::int32_t index;
+      Event event;
+    };
+    std::vector<Place> places;
+    places.reserve(events.size());
+    for (Event& e : events) {
+      const auto* captured = dynamic_cast<const CapturedEvent*>(e.record());
+      const void* own = e.record();  // of an event that is not captured, as if alone in a stream
+      places.push_back({captured != nullptr ? captured->stream() : own,
+                        captured != nullptr ? captured->index() : 0, std::move(e)});
+    }
+    std::ranges::sort(places, [](const Place& a, const Place& b) {
+      return a.stream != b.stream ? std::less<>()(a.stream, b.stream) : a.index > b.index;
+    });
+    events.clear();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (i == 0 || places[i].stream != places[i - 1].stream)
+        events.push_back(std::move(places[i].event));
+    }
   }
 
   // Removes the bytes from the ranges of their earlier owners.

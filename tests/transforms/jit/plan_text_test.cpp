@@ -68,7 +68,7 @@ segment 0
     1 task on compute of device 0
   step 2: compute %4:f32[4,3] = sort[dimension=1 is_stable=True num_keys=1] %2!
     1 task on compute of device 0
-  graph: 3 tasks, 3 edges
+  graph: 3 tasks, 2 edges
   memory of CpuDevice(id=0..7): 64 bytes (64 alive at once)
     slot 0: 48 bytes at 0, %2
   output sets: 1, of 2 buffers and 52 bytes
