@@ -251,7 +251,11 @@ void wait_for(Runtime& r, Lock& lock, const Ops& ops) {
 }
 
 void poll(Runtime& r, Lock& lock) {
-  for (std::uint64_t n = r.draw() % 4; n > 0; --n) {
+  std::uint64_t n = r.draw() % 4;
+  // Much work goes on while a program sleeps between two queries, which it does in long waits.
+  constexpr std::size_t kMuch = 32;
+  if (r.queued >= kMuch) n += r.draw() % (r.queued / kMuch + 1);
+  for (; n > 0; --n) {
     if (step(r, lock, nullptr) != Step::ran) return;
   }
 }
