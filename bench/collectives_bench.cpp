@@ -1,7 +1,7 @@
 // collectives_bench: the time of each collective over all devices of all processes, in the columns
 // and with the options of nccl-tests. The values are integers that every dtype holds exactly, and
-// all results are checked; the exit code is 1 if one is wrong. Under mpirun process 0 prints, and a
-// row's time is that of the slowest process.
+// all results of a call on other values than the timed ones are checked; the exit code is 1 if one
+// is wrong. Under mpirun process 0 prints, and a row's time is that of the slowest process.
 //
 //   mpirun -n 4 collectives_bench all_reduce -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -o all -d float
 //
@@ -17,6 +17,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -69,13 +70,21 @@ CLI::IsMember one_or_all(const std::map<std::string, T>& names) {
   return CLI::IsMember(allowed);
 }
 
-// Element i of a device's operand. It is so small that results are exact in each dtype, for up to
-// 63 devices even in one byte.
-std::int64_t value(Redop op, bool narrow, std::int64_t n, std::int64_t device, std::int64_t i) {
-  if (op == Redop::avg) return device == i % n ? n * (1 + i / n % 2) : 0;
+constexpr std::int64_t kMostAveragedBytes = 127;  // devices whose mean of one byte is computed
+
+// Element i of a device's operand. It is so small that results are exact in each dtype, in one byte
+// too, except for means over more than kMostAveragedBytes devices.
+std::int64_t value(Redop op, std::int64_t itemsize, std::int64_t n, std::int64_t device,
+                   std::int64_t i) {
+  if (op == Redop::avg) {
+    const std::int64_t mean = itemsize == 1 && 2 * n > kMostAveragedBytes ? 1 : 1 + i / n % 2;
+    return device == i % n ? n * mean : 0;
+  }
   const std::int64_t mixed = device * 7 + i;
-  if (op == Redop::prod) return mixed % 13 == 0 ? 2 : 1;
-  return mixed % (op == Redop::sum && narrow ? 3 : 13);
+  const bool adds = itemsize > 2 || device < 60;  // to sums and products that have to stay small
+  if (op == Redop::prod) return adds && mixed % 13 == 0 ? 2 : 1;
+  if (op == Redop::sum && itemsize <= 2) return adds ? mixed % 3 : 0;
+  return mixed % 13;
 }
 
 // Reduces a number over all processes: the first device of a process has the number, its others 0.
@@ -87,15 +96,23 @@ T over_processes(const Mesh& mesh, T mine, F reduce) {
   return shard_map(reduce, mesh, {P("i")}, P())(each).template to_vector<T>()[0];
 }
 
-// Sizes are counted as in nccl-tests: `size` is the number of bytes that a device sends or, for
-// gathers, that it receives in all.
+// The shift of element i of the operands that are timed, and of those that are checked. They
+// differ since a call that wrote nothing would find the right values in memory that an earlier call
+// left.
+constexpr std::int64_t kTimed = 0, kChecked = 1;
+
+// Sizes are counted as in nccl-tests, for a request that is not divisible by the devices too: a
+// row has the bytes that a device sends or, for gathers, receives in all, and the count that a call
+// of NCCL would get.
 struct Case {
   const char* name;
   bool reduces;
-  double bus;          // busbw = algbw * bus
-  std::int64_t count;  // elements of a device's operand, for `size` bytes
+  double bus;           // busbw = algbw * bus
+  std::int64_t count;   // elements of a device's operand
+  std::int64_t size;    // bytes, for the columns size and algbw
+  std::int64_t column;  // for the column count
   std::function<Array(Array)> body;
-  std::function<std::int64_t(std::int64_t device, std::int64_t i)> wanted;
+  std::function<std::int64_t(std::int64_t device, std::int64_t i)> wanted;  // of kChecked
 };
 
 Array reduced(const Array& x, Redop op, int axis) {
@@ -136,14 +153,14 @@ std::vector<Case> cases(std::int64_t n, std::int64_t size, Redop op, DType dtype
   const std::int64_t total = std::max<std::int64_t>(1, size / itemsize(dtype));
   const std::int64_t each = std::max<std::int64_t>(1, total / n);
   const double some = static_cast<double>(n - 1) / static_cast<double>(n);
-  const bool narrow = itemsize(dtype) < 4;
-  const auto sent = [n](std::int64_t d, std::int64_t i) {
-    return value(Redop::none, false, n, d, i);
+  const std::int64_t bytes = itemsize(dtype);
+  const auto sent = [=](std::int64_t d, std::int64_t i) {
+    return value(Redop::none, bytes, n, d, i + kChecked);
   };
   const auto of_all = [=](std::int64_t i) {
-    std::int64_t r = value(op, narrow, n, 0, i);
+    std::int64_t r = value(op, bytes, n, 0, i + kChecked);
     for (std::int64_t d = 1; d < n; ++d) {
-      const std::int64_t v = value(op, narrow, n, d, i);
+      const std::int64_t v = value(op, bytes, n, d, i + kChecked);
       switch (op) {
         case Redop::min:
           r = std::min(r, v);
@@ -163,19 +180,22 @@ std::vector<Case> cases(std::int64_t n, std::int64_t size, Redop op, DType dtype
   std::vector<std::pair<int, int>> ring;
   for (int d = 0; d < n; ++d) ring.push_back({d, static_cast<int>((d + 1) % n)});
   return {
-      {"all_reduce", true, 2 * some, total, [op](Array x) { return all_reduced(x, op); },
+      {"all_reduce", true, 2 * some, total, total * bytes, total,
+       [op](Array x) { return all_reduced(x, op); },
        [=](std::int64_t, std::int64_t i) { return of_all(i); }},
-      {"all_gather", false, some, each,
+      {"all_gather", false, some, each, n * each * bytes, each,
        [](Array x) { return all_gather(x, "i", {.axis = 0, .tiled = true}); },
        [=](std::int64_t, std::int64_t i) { return sent(i / each, i % each); }},
-      {"reduce_scatter", true, some, each * n, [=](Array x) { return reduce_scattered(x, op, n); },
+      {"reduce_scatter", true, some, each * n, n * each * bytes, each,
+       [=](Array x) { return reduce_scattered(x, op, n); },
        [=](std::int64_t d, std::int64_t i) { return of_all(d * each + i); }},
-      {"alltoall", false, some, each * n,
+      {"alltoall", false, some, each * n, n * each * bytes, each,
        [](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); },
        [=](std::int64_t d, std::int64_t i) { return sent(i / each, d * each + i % each); }},
-      {"sendrecv", false, 1, total, [ring](Array x) { return ppermute(x, "i", ring); },
+      {"sendrecv", false, 1, total, total * bytes, total,
+       [ring](Array x) { return ppermute(x, "i", ring); },
        [=](std::int64_t d, std::int64_t i) { return sent((d + n - 1) % n, i); }},
-      {"broadcast", false, 1, total,
+      {"broadcast", false, 1, total, total * bytes, total,
        [root](Array x) { return pbroadcast(broadcast_from(x, "i", root), "i"); },
        [=](std::int64_t, std::int64_t i) { return sent(root, i); }},
   };
@@ -202,12 +222,19 @@ struct Row {
 Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const BenchOptions& o) {
   const std::int64_t n = mesh.size();
   if (!c.reduces) op = Redop::none;
-  std::vector<std::int32_t> host;
-  for (std::int64_t d = 0; d < n; ++d)
-    for (std::int64_t i = 0; i < c.count; ++i)
-      host.push_back(static_cast<std::int32_t>(value(op, itemsize(dtype) < 4, n, d, i)));
-  const Array x = astype(
-      device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i"))), dtype);
+  // Each process makes the blocks of its own devices only.
+  const auto operand = [&](std::int64_t shift) {
+    const auto fill = [&](std::span<const Slice> index, std::span<std::int32_t> block) {
+      const std::int64_t device = index[0].start / c.count;
+      for (std::int64_t i = 0; i < c.count; ++i)
+        block[static_cast<std::size_t>(i)] =
+            static_cast<std::int32_t>(value(op, itemsize(dtype), n, device, i + shift));
+    };
+    return astype(
+        make_array_from_callback<std::int32_t>({n * c.count}, NamedSharding(mesh, P("i")), fill),
+        dtype);
+  };
+  const Array x = operand(kTimed);
   const auto mapped = shard_map(c.body, mesh, {P("i")}, P("i"));
   const std::function<Array(const Array&)> f =
       o.eager ? std::function<Array(const Array&)>(mapped) : jit(mapped);
@@ -220,7 +247,7 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
                                  [](Array t) { return pmax(t, "i"); }),
           0};
   if (!o.check) return row;
-  for (const Shard& shard : f(x).addressable_shards()) {
+  for (const Shard& shard : f(operand(kChecked)).addressable_shards()) {
     const auto got = astype(shard.data, f64).to_vector<double>();
     for (std::size_t i = 0; i < got.size(); ++i)
       row.wrong +=
@@ -277,7 +304,13 @@ int main(int argc, char** argv) {
                                            " of -b, with which it begins");
     }
   });
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    // All processes read the same options. One prints, and alone ends with the error, at which
+    // mpirun ends the others.
+    return std::max(0, job_of_environment().rank) == 0 ? app.exit(e) : 0;
+  }
   // A process that ends with 1 is a fault to processes that still wait for it. Therefore the exit
   // code is set only after the library has left the job, which it does at exit. This handler runs
   // after the library's, since it is registered before.
@@ -293,6 +326,15 @@ int main(int argc, char** argv) {
   if (o.root >= n) {
     if (prints) {
       std::fprintf(stderr, "-r: %d is no device: there are %lld, from 0\n", o.root,
+                   static_cast<long long>(n));
+    }
+    failed = true;
+    return 0;
+  }
+  if (n > kMostAveragedBytes && (o.redop == "avg" || o.redop == "all") &&
+      (o.dtype == "int8" || o.dtype == "uint8" || o.dtype == "all")) {
+    if (prints) {
+      std::fprintf(stderr, "-o avg: the sum of %lld devices' values does not fit in a byte\n",
                    static_cast<long long>(n));
     }
     failed = true;
@@ -328,20 +370,20 @@ int main(int argc, char** argv) {
           const Row row = measured(c, op, dtype, mesh, o);
           wrong_in_all += row.wrong;
           if (!prints) continue;
-          const double algbw = static_cast<double>(size) / row.us / 1e3;
-          const std::int64_t count = size / itemsize(dtype);
-          const auto wrong = static_cast<long long>(row.wrong);
-          std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7lld\n",
-                      static_cast<long long>(size), static_cast<long long>(count), type.c_str(),
-                      redop.c_str(), row.us, algbw, algbw * c.bus, wrong);
+          const double algbw = static_cast<double>(c.size) / row.us / 1e3;
+          const std::string wrong = o.check ? std::to_string(row.wrong) : "N/A";
+          std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7s\n",
+                      static_cast<long long>(c.size), static_cast<long long>(c.column),
+                      type.c_str(), redop.c_str(), row.us, algbw, algbw * c.bus, wrong.c_str());
           std::fflush(stdout);
-          rows +=
-              std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
-              "\", \"type\": \"" + type + "\", \"redop\": \"" + redop +
-              "\", \"size\": " + std::to_string(size) + ", \"count\": " + std::to_string(count) +
-              ", \"time_us\": " + std::to_string(row.us) + ", \"algbw\": " + std::to_string(algbw) +
-              ", \"busbw\": " + std::to_string(algbw * c.bus) +
-              ", \"wrong\": " + std::to_string(wrong) + "}";
+          rows += std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
+                  "\", \"type\": \"" + type + "\", \"redop\": \"" + redop +
+                  "\", \"size\": " + std::to_string(c.size) +
+                  ", \"count\": " + std::to_string(c.column) +
+                  ", \"time_us\": " + std::to_string(row.us) +
+                  ", \"algbw\": " + std::to_string(algbw) +
+                  ", \"busbw\": " + std::to_string(algbw * c.bus) +
+                  ", \"wrong\": " + (o.check ? wrong : "null") + "}";
         }
       }
     }
@@ -357,7 +399,8 @@ int main(int argc, char** argv) {
     }
   }
   failed = failed || wrong_in_all != 0;
-  if (prints) std::printf("# wrong values: %lld\n", static_cast<long long>(wrong_in_all));
+  const std::string in_all = o.check ? std::to_string(wrong_in_all) : "N/A";
+  if (prints) std::printf("# wrong values: %s\n", in_all.c_str());
   // Another process's exit code 1 lets mpirun end this one, perhaps before it gets to exit.
   std::fflush(stdout);
   return 0;

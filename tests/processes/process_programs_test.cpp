@@ -208,8 +208,53 @@ TEST_F(CollectivesBench, HasTheColumnsOfNcclTests) {
     EXPECT_EQ(count(o.output, std::string("# ") + op + "\n"), 1) << o.output;
     EXPECT_EQ(count(rows, std::string("\"op\": \"") + op + "\""), 2) << rows;
   }
-  EXPECT_EQ(count(rows, "\"size\": 1024, \"count\": 256, "), 6) << rows;
+  // As in nccl-tests, count is what a call of NCCL would get: of one device where each has a part.
+  EXPECT_EQ(count(rows, "\"size\": 1024, \"count\": 256, "), 3) << rows;
+  EXPECT_EQ(count(rows, "\"size\": 1024, \"count\": 64, "), 3) << rows;
   fs::remove(file);
+}
+
+// 25 elements are no multiple of 3 devices. The columns tell what is communicated.
+TEST_F(CollectivesBench, SizesThatTheDevicesDoNotDivide) {
+  JobOutcome o = run_processes(program_, "-b 100 -e 100 -n 1 -w 0 -g 1", 3, 1);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, " 100           25    int32"), 3) << o.output;
+  EXPECT_EQ(count(o.output, " 96            8    int32"), 3) << o.output;
+  o = run_processes(program_, "all_gather -b 4 -e 4 -n 1 -w 0 -g 1", 3, 1);
+  EXPECT_EQ(count(o.output, " 12            1    int32"), 1) << o.output;
+}
+
+TEST_F(CollectivesBench, UncheckedValuesAreNotCalledRight) {
+  const fs::path file = fs::temp_directory_path() / ("shmap_" + new_report() + ".json");
+  const JobOutcome o =
+      run_processes(program_, "sendrecv -b 8 -e 8 -n 1 -w 0 -c 0 -J '" + file.string() + "'", 1, 2);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, ContainsRegex(" 8 +2 +int32 +none +[0-9.]+ +[0-9.]+ +[0-9.]+ +N/A\n"));
+  EXPECT_THAT(o.output, HasSubstr("# wrong values: N/A\n"));
+  std::ifstream in(file);
+  const std::string rows{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_EQ(count(rows, "\"wrong\": null}"), 1) << rows;
+  fs::remove(file);
+}
+
+// The values stay exact in one byte.
+TEST_F(CollectivesBench, ManyDevices) {
+  JobOutcome o =
+      run_processes(program_, "all_reduce -b 260 -e 260 -n 1 -w 0 -o all -d int8", 1, 100);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, HasSubstr("# wrong values: 0\n"));
+  o = run_processes(program_, "all_reduce -b 260 -e 260 -n 1 -w 0 -o avg -d int8", 1, 128);
+  EXPECT_TRUE(WIFEXITED(o.status) && WEXITSTATUS(o.status) == 1) << o.status;
+  EXPECT_THAT(o.output, HasSubstr("-o avg: the sum of 128 devices' values does not fit in a byte"));
+}
+
+TEST_F(CollectivesBench, OneProcessPrintsHelpAndFaultsOfOptions) {
+  JobOutcome o = run_processes(program_, "--help", 3, 1);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "Usage:"), 1) << o.output;
+  o = run_processes(program_, "-c 2", 3, 1);
+  EXPECT_NE(o.status, 0);
+  EXPECT_EQ(count(o.output, "-c: 2 not in {0,1}"), 1) << o.output;
 }
 
 // Each ends at once, with a message that says what is wanted.
