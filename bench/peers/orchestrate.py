@@ -28,7 +28,7 @@ from goals import (DEVICE_COUNTS, FIRST_RESULT, FIRST_RESULT_US, LAYER_GRAD_MEMO
                    QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from gpu_goals import gpu_comparisons
 import history
-from stats import disturbed, summary, verdict
+from stats import disturbed, number, summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
@@ -480,12 +480,6 @@ def peak_memory(fleet, row, program, of_jax, goals):
             "note": f"{int(ours.stdout) / 2**20:.1f} MiB on all devices, JAX "
                     f"{int(theirs.stdout) / 2**20:.1f}: {share:.2f} of it; must ≤ {must}, "
                     f"stretch ≤ {stretch}"}
-
-
-def number(value):
-    if value is None:
-        return ""
-    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
 
 
 def cells(line):

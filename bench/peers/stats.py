@@ -45,3 +45,10 @@ def disturbed(of_limit):
 def summary(values):
     span = interval(values) or (min(values), max(values))
     return {"median": statistics.median(values), "low": span[0], "high": span[1]}
+
+
+def number(value):
+    """Three digits, without an exponent for large ones; '' for None."""
+    if value is None:
+        return ""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"

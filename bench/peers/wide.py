@@ -16,8 +16,8 @@ import sys
 import time
 
 import history
-from orchestrate import HERE, Failure, Program, machine, number
-from stats import PAIRS_FOR_A_VERDICT, disturbed, interval, summary
+from orchestrate import HERE, Failure, Program, machine
+from stats import PAIRS_FOR_A_VERDICT, disturbed, interval, number, summary
 
 MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
 # Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
