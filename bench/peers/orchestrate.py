@@ -28,7 +28,7 @@ from goals import (DEVICE_COUNTS, FIRST_RESULT, FIRST_RESULT_US, LAYER_GRAD_MEMO
                    QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from gpu_goals import gpu_comparisons
 import history
-from stats import disturbed, number, summary, verdict
+from stats import disturbed, number, rounds, summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
@@ -368,7 +368,7 @@ def queued(name, mode, fleet, options):
     line = {"row": name, "peer": "JAX", "must": None, "stretch": None}
     done, why = run_once([*fleet["once"].command, mode, str(QUEUED_CALLS)], fleet["once"].env, 300)
     if done is None or done.returncode != 0:
-        return {**line, "verdict": "not run" if done is None else "missed",
+        return {**line, "verdict": "not run" if done is None else "missed", "ours_failed": True,
                 "note": why or (done.stdout + done.stderr)[-200:].strip()}
     us, growth = done.stdout.split()
     notes = [f"{QUEUED_CALLS} calls queued without waiting: memory grows by "
@@ -413,7 +413,7 @@ def first_result(fleet, options):
             "unit": "×"}
     times, why = whole_processes([fleet["once"], fleet["jax"]], options.rounds)
     if times is None:
-        return {**line, "verdict": "not run", "note": why}
+        return {**line, "verdict": "not run", "ours_failed": why.startswith("once:"), "note": why}
     ours, theirs = times
     ratios = [t / o for t, o in zip(theirs, ours)]
     return {**line, "ours_us": statistics.median(ours), "peer_us": statistics.median(theirs),
@@ -428,7 +428,7 @@ def first_result_time(fleet, options):
             "unit": "µs"}
     times, why = whole_processes([fleet["once"]], options.rounds)
     if times is None:
-        return {**line, "verdict": "not run", "note": why}
+        return {**line, "verdict": "not run", "ours_failed": why.startswith("once:"), "note": why}
     ours = times[0]
     return {**line, "ours_us": statistics.median(ours), **summary(ours),
             "verdict": verdict(ours, must, at_most=True),
@@ -439,7 +439,7 @@ def replicated(fleet, options):
     line = {"row": "replicated_argument", "peer": "JAX", "must": None, "stretch": None}
     done, why = run_once([*fleet["once"].command, "--replicated"], fleet["once"].env)
     if done is None or done.returncode != 0:
-        return {**line, "verdict": "not run" if done is None else "missed",
+        return {**line, "verdict": "not run" if done is None else "missed", "ours_failed": True,
                 "note": why or (done.stdout + done.stderr)[-200:].strip()}
     ours = int(done.stdout)
     note = f"64 MiB a device on 8 devices of one space takes {ours / 2**20:.1f} MiB"
@@ -468,7 +468,8 @@ def peak_memory(fleet, row, program, of_jax, goals):
     line = {"row": row, "peer": "JAX's report", "must": None, "stretch": None}
     ours, why = run_once([fleet[program].command[0], "--memory"], fleet[program].env)
     if ours is None or ours.returncode != 0:
-        return {**line, "verdict": "not run", "note": why or (ours.stdout + ours.stderr)[-200:]}
+        return {**line, "verdict": "not run", "ours_failed": True,
+                "note": why or (ours.stdout + ours.stderr)[-200:]}
     if not fleet["jax"].command:
         return {**line, "verdict": "not run", "note": "jax: not installed"}
     theirs, why = run_once([*fleet["jax"].command, of_jax])
@@ -560,13 +561,18 @@ def write_results(options, about, judged, samples):
                      f"Versions: {versions}.\n")
 
 
+def status_of(judged):
+    """1 if a result was wrong or a program of ours did not run, whatever the peers did."""
+    return 1 if any("#wrong" in line.get("note", "") or line.get("ours_failed") for line in judged) else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with bin/")
     parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
     parser.add_argument("--gpu", action="store_true", help="the rows on one GPU, in place of CPUs'")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=rounds, default=15)
     parser.add_argument("--ms", type=float, help="milliseconds a round: 100, on a GPU 15")
     parser.add_argument("--seconds", type=float, default=math.inf,
                         help="start no row after so long, and wait for no answer much longer")
@@ -643,8 +649,7 @@ def main():
     print("; ".join(f"{k}: {v}" for k, v in about().items()))
     if options.history != "none" and not options.gpu:
         print(history.compare(options.history, about(), judged))
-    wrong = any("#wrong" in line.get("note", "") for line in judged)
-    return 1 if wrong else 0
+    return status_of(judged)
 
 
 if __name__ == "__main__":

@@ -52,3 +52,10 @@ def number(value):
     if value is None:
         return ""
     return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+
+
+def rounds(text):
+    """A number of rounds, as an option gives it."""
+    if int(text) < 1:
+        raise ValueError("no rounds")
+    return int(text)

@@ -16,8 +16,8 @@ import sys
 import time
 
 import history
-from orchestrate import HERE, Failure, Program, machine
-from stats import PAIRS_FOR_A_VERDICT, disturbed, interval, number, summary
+from orchestrate import HERE, Failure, Program, machine, status_of
+from stats import PAIRS_FOR_A_VERDICT, disturbed, interval, number, rounds, summary
 
 MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
 # Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
@@ -95,7 +95,7 @@ def measure(row, fleet, options):
     try:
         about = fleet["shmap"].ask("prepare", row)["about"]
     except Failure as failure:
-        return {**out, "verdict": "not run", "note": f"shmap: {failure}"}
+        return {**out, "verdict": "not run", "ours_failed": True, "note": f"shmap: {failure}"}
     pairs.append(("shmap", row))
     samples = about.pop("sample")
     dtypes, arguments = about.pop("dtypes"), [word.split("[")[0] for word in about["args"].split()]
@@ -180,7 +180,9 @@ def judge(line, notes):
     limit_us = {k: statistics.quantiles(v, n=4)[0] for k, v in us.items()
                 if k.startswith("limit:") and len(v) > 1}
     line["note"] = "; ".join(notes)
-    if not ours or not peers:
+    if not ours:
+        return {**line, "verdict": "not run", "ours_failed": True}
+    if not peers:
         return {**line, "verdict": "not run"}
     peer = min(peers, key=lambda p: median(f"{p}:{row}"))
     values = ratio(us[f"{peer}:{row}"], ours)
@@ -290,7 +292,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with bin/")
     parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=rounds, default=15)
     parser.add_argument("--more-rounds", type=int, default=0,
                         help="further rounds of a row that is undecided after the first")
     parser.add_argument("--ms", type=float, default=12, help="milliseconds a round")
@@ -321,6 +323,8 @@ def main():
             try:
                 fleet[name].start()
             except Failure as failure:
+                if name == "shmap":
+                    sys.exit(f"shmap: {failure}")
                 print(f"{name}: {failure}", file=sys.stderr)
         names = fleet["shmap"].rows
         if options.rows:
@@ -349,7 +353,7 @@ def main():
     if options.history != "none":
         print(history.compare(options.history, about, [
             {**line, "row": f"wide {line['row']}", "peer": "the better peer"} for line in measured]))
-    return 1 if any("#wrong" in line["note"] for line in lines) else 0
+    return status_of(lines)
 
 
 if __name__ == "__main__":
