@@ -52,5 +52,5 @@ def torch_rows():
         "dynamic_update": update,
         "pick_by_label": lambda x, labels: torch.gather(x, 1, labels.long()[:, None])[:, 0],
         "masked_by_label": lambda x, labels: torch.where(
-            labels[:, None] == torch.arange(1000), x, 0).sum(1),
+            labels[:, None] == torch.arange(1000, dtype=torch.int32), x, 0).sum(1),
     }
