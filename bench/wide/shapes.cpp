@@ -31,10 +31,12 @@ void add_shapes(WideRows& rows) {
       .bytes(2.0 * 1800 * 1798 * 4);
   rows.jit("tile_odd", "f32[101,103]", [](Array x) { return tile(x, {10, 10}); });
   rows.jit("repeat_columns", "f32[1000,333]", [](Array x) { return repeat(x, 3, 1); });
-  rows.jit("triangle", "f32[1500,1500]", [](Array x) {
-    const Array n = arange(1500, i32);
-    return where(reshape(n, {1500, 1}) >= n, x, 0.f);
-  });
+  rows.jit("triangle", "f32[1500,1500]",
+           [](Array x) {
+             const Array n = arange(1500, i32);
+             return where(reshape(n, {1500, 1}) >= n, x, 0.f);
+           })
+      .bytes(1.5 * 1500 * 1500 * 4);  // half of x need not be read
   rows.eager("eager_slice", "f32[1000,1000]",
              [](Array x) {
                return x[{range(10, 20), range(10, 20)}] * 2.f;
