@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,14 +70,25 @@ struct Options {
   std::string rows;  // those whose names contain this
 };
 
-Options options_of(int argc, char** argv) {
+// The options, or nothing where one means nothing.
+std::optional<Options> options_of(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; i += 2) {
     const std::string option = argv[i];
-    if (option == "--mib") options.mib = std::atoll(argv[i + 1]);
-    if (option == "--rounds") options.rounds = std::atoi(argv[i + 1]);
-    if (option == "--dir") options.dir = argv[i + 1];
-    if (option == "--rows") options.rows = argv[i + 1];
+    if (i + 1 == argc) return std::nullopt;
+    const std::string value = argv[i + 1];
+    const std::int64_t whole = std::atoll(value.c_str());
+    if (option == "--dir") {
+      options.dir = value;
+    } else if (option == "--rows") {
+      options.rows = value;
+    } else if (option == "--mib" && whole >= 1) {
+      options.mib = whole;
+    } else if (option == "--rounds" && whole >= 1 && whole <= 1'000'000) {
+      options.rounds = static_cast<int>(whole);
+    } else {
+      return std::nullopt;
+    }
   }
   return options;
 }
@@ -105,6 +117,8 @@ class FilesBench {
     std::memcpy(buffer.data(), bits.data(), bytes());
   }
   ~FilesBench() { std::filesystem::remove_all(dir_); }
+
+  int timed() const { return timed_; }  // the number of rows that were timed
 
   // Returns false if an array that was read is not the one that was written.
   bool run() {
@@ -148,6 +162,7 @@ class FilesBench {
     ours();
     plain();
     if (name.find(options_.rows) == std::string::npos) return;
+    ++timed_;
     std::vector<double> ratios, times;
     for (int r = 0; r < options_.rounds; ++r) {
       const bool ours_first = r % 2 == 0;
@@ -175,12 +190,21 @@ class FilesBench {
                     checkpoint_ = dir_ + "/run";
   const NamedSharding sharding_{make_mesh({8}, {"i"}), P("i")};
   Array whole_, split_;
+  int timed_ = 0;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool same = FilesBench(options_of(argc, argv)).run();
+  const auto options = options_of(argc, argv);
+  if (!options) {
+    std::fprintf(stderr,
+                 "files_bench [--mib N, from 1] [--rounds N, from 1] [--dir DIR] [--rows TEXT]\n");
+    return 2;
+  }
+  FilesBench bench(*options);
+  const bool same = bench.run();
   if (!same) std::printf("#wrong\n");
-  return same ? 0 : 1;
+  if (bench.timed() == 0) std::fprintf(stderr, "no row has '%s'\n", options->rows.c_str());
+  return same && bench.timed() > 0 ? 0 : 1;
 }

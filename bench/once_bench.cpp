@@ -108,9 +108,9 @@ int main(int argc, char** argv) {
   std::string mode = argc > 1 ? argv[1] : "";
   if (mode == "--replicated") return replicated_argument();
   if (mode == "--first") return first_result();
-  auto f = mapped_sum();
-  if (mode == "--queued" && argc > 2) return queued_calls(f, std::atol(argv[2]));
-  if (mode == "--queued-jit" && argc > 2) return queued_calls(jit(f), std::atol(argv[2]));
+  const long count = argc > 2 ? std::atol(argv[2]) : 0;
+  if (mode == "--queued" && count > 0) return queued_calls(mapped_sum(), count);
+  if (mode == "--queued-jit" && count > 0) return queued_calls(jit(mapped_sum()), count);
   std::fprintf(stderr, "usage: once_bench --replicated | --queued N | --queued-jit N | --first\n");
   return 2;
 }

@@ -184,9 +184,9 @@ int bench_main(int argc, char** argv, const std::string& program, const std::vec
       chosen.push_back(argv[++k]);
     } else if (arg == "--json" && has_value) {
       json_file = argv[++k];
-    } else if (arg == "--rounds" && has_value) {
-      rounds = std::max(1, std::atoi(argv[++k]));
-    } else if (arg == "--ms" && has_value) {
+    } else if (arg == "--rounds" && has_value && std::atoi(argv[k + 1]) > 0) {
+      rounds = std::atoi(argv[++k]);
+    } else if (arg == "--ms" && has_value && std::atof(argv[k + 1]) > 0) {
       milliseconds = std::atof(argv[++k]);
     } else {
       std::fprintf(stderr,
