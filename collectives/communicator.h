@@ -7,6 +7,7 @@
 #include <span>
 
 #include "collectives/clique_table.h"
+#include "core/base/hash_text.h"
 #include "core/ir/node.h"
 #include "core/runtime/device_ops.h"
 
@@ -91,15 +92,24 @@ constexpr bool needs_access(CollectiveKind kind) {
 }
 
 // The values that must be equal in all processes besides kind, dtype, bytes and ranks, as one
-// number.
+// number: a hash of each of them, since sums of them would be equal for different calls.
 inline std::uint64_t code_of(Reduction op, DType dtype) {
-  return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
+  return HashText()
+      .add(static_cast<std::uint64_t>(op))
+      .add(static_cast<std::uint64_t>(dtype))
+      .value();
 }
 inline std::uint64_t code_of(const Interleaved& parts) {
-  return static_cast<std::uint64_t>(parts.piece);
+  return HashText().add(static_cast<std::uint64_t>(parts.piece)).value();
+}
+inline std::uint64_t code_of(const Interleaved& parts, Reduction op, DType dtype) {
+  return HashText().add(code_of(parts)).add(code_of(op, dtype)).value();
 }
 inline std::uint64_t code_of(const Exchange& exchange) {
-  return static_cast<std::uint64_t>(exchange.src_step * 31 + exchange.dst_step);
+  return HashText()
+      .add(static_cast<std::uint64_t>(exchange.src_step))
+      .add(static_cast<std::uint64_t>(exchange.dst_step))
+      .value();
 }
 
 // The communicator for a call, chosen by the devices of its cliques, its kind and its bytes, and

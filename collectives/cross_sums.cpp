@@ -490,7 +490,7 @@ void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype
 void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& layout, Reduction op,
                                      DType dtype) {
   ReduceScatterCall work(g, layout, op, dtype);
-  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(layout));
+  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(layout, op, dtype));
   call.perform([&] { work.run(call); });
 }
 

@@ -177,7 +177,8 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
       .add(code)
       .add(static_cast<std::uint64_t>(blocks.in_bytes))
       .add(static_cast<std::uint64_t>(blocks.out_bytes))
-      .add(blocks.cliques.cross->key);
+      .add(blocks.cliques.cross->key)
+      .add(blocks.cliques.cross->rest);  // decides which blocks the parcels are
   for (const int e : extra) check.add(static_cast<std::uint64_t>(e));
   check_ = check.value();
   label_.set(blocks.primitive.name, blocks.cliques.cross->axes, short_name(blocks.dtype),

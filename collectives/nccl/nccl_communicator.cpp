@@ -259,7 +259,7 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(
-      g, {CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts)},
+      g, {CollectiveKind::reduce_scatter, code_of(parts, op, dtype)},
       [&](const Clique& clique, GroupTask& task) {
         if (!add_all(g, clique, task)) return;
         const bool packs = parts.outer != 1;

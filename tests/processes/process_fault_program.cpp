@@ -226,6 +226,38 @@ bool run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   return true;
 }
 
+// A collective that sends as many bytes in the faulty process as in the others. False if `fault` is
+// another one.
+bool run_alike(const Mesh& mesh, const std::string& fault, bool otherwise) {
+  const std::int64_t n = mesh.size();
+  if (otherwise) now("fault");
+  if (fault == "exchange_dims") {
+    const Array x = device_put(ones({32 * n * n}), NamedSharding(mesh, P("i")));
+    const auto f = shard_map(
+        [=](Array b) {
+          // Steps of 4 and 128 bytes, or of 8 and 4.
+          const Array y = otherwise
+                              ? all_to_all(reshape(b, {16, 2 * n, 1}), "i", 1, 2, {.tiled = true})
+                              : all_to_all(reshape(b, {32, n}), "i", 1, 0, {.tiled = true});
+          return reshape(y, {32 * n});
+        },
+        mesh, {P("i")}, P("i"));
+    f(x).block_until_ready();
+  } else if (fault == "exchange_axes") {
+    // Four processes of two devices: each has both values of j, and both of k.
+    std::vector<Device> order;
+    for (const int d : {0, 2, 3, 1, 4, 6, 7, 5}) order.push_back(devices()[d]);
+    const Mesh cube(NdArray<Device>(order, {2, 2, 2}), axes("i", "j", "k"));
+    const char* const other = otherwise ? "k" : "j";
+    const Array x = device_put(ones({8}), NamedSharding(cube, P(axes("i", other))));
+    shard_map([](Array b) { return psum(b, "i"); }, cube, {P(axes("i", other))}, P(other))(x)
+        .block_until_ready();
+  } else {
+    return false;
+  }
+  return true;
+}
+
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
@@ -241,6 +273,7 @@ int run(const std::string& fault, bool replays) {
     run_program(mesh, fault, faulty);
     return 0;
   }
+  if (fault.starts_with("exchange_") && run_alike(mesh, fault, faulty)) return 0;
   const auto sum_all = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
   const auto max_all = shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P());
   const auto shift = shard_map(

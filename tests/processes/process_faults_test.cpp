@@ -176,6 +176,18 @@ TEST_F(ProcessFaults, OneThatCopiesAnotherDtype) {
   }
 }
 
+// Which elements a parcel holds is not seen from its size.
+TEST_F(ProcessFaults, OneThatSendsAsManyBytesOfOtherElements) {
+  for (const char* fault : {"exchange_dims", "exchange_axes"}) {
+    if (!devices().starts_with("cpu") && std::string(fault) == "exchange_axes") continue;
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("out of step"), kNamesTheFirst,
+                                HasSubstr("process_fault_program.cpp:")));
+  }
+}
+
 // Also listeners that listen only after the job has failed.
 TEST_F(ProcessFaults, EachListenerIsToldOnce) {
   EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));
