@@ -143,9 +143,7 @@ class SumCall : public LocalWork {
                                        const std::vector<std::uint32_t>& ranks) const {
     const std::uint32_t run = run_of(c);
     std::vector<std::size_t> indices;
-    for (std::size_t i = 0; i < ranks.size(); i += run)
-      indices.push_back(static_cast<std::size_t>(
-          (std::find(c.folded.begin(), c.folded.end(), ranks[i]) - c.folded.begin()) / run));
+    for (std::size_t i = 0; i < ranks.size(); i += run) indices.push_back(c.place[ranks[i]] / run);
     return indices;
   }
 

@@ -19,7 +19,8 @@ struct Holders {
   std::vector<std::set<int>> processes;
   std::vector<std::int64_t> position;
   // For each process: the processes, by rank, of the clique of its first position.
-  std::map<int, std::vector<int>> clique;
+  std::map<int, const std::vector<int>*> clique;
+  std::map<int, std::vector<std::uint32_t>> held;  // for each process: its ranks, ascending
 };
 
 class CrossTableBuilder {
@@ -43,14 +44,17 @@ class CrossTableBuilder {
       places[rank] = g;
     }
     for (std::int64_t g = 0; g < mesh.size(); ++g)
-      holders_[key_of(g)].clique.try_emplace(process_of(g), cliques_.at(clique_key_of(g)));
+      holders_[key_of(g)].clique.try_emplace(process_of(g), &cliques_.at(clique_key_of(g)));
+    for (auto& [key, h] : holders_)
+      for (std::uint32_t r = 0; r < table.ranks; ++r)
+        for (const int process : h.processes[r]) h.held[process].push_back(r);
   }
 
   bool crosses() const {
     for (const auto& [key, h] : holders_) {
-      const std::set<int> all = participants(h);
+      const std::size_t all = h.held.size();
       for (const std::set<int>& some : h.processes)
-        if (some != all) return true;
+        if (some.size() != all) return true;
     }
     return false;
   }
@@ -108,9 +112,10 @@ class CrossTableBuilder {
         key.push_back(mesh_.coordinate_at(g, a));
     return key;
   }
-  static std::set<int> participants(const Holders& h) {
-    std::set<int> all;
-    for (const std::set<int>& some : h.processes) all.insert(some.begin(), some.end());
+  // Ascending.
+  static std::vector<int> participants(const Holders& h) {
+    std::vector<int> all;
+    for (const auto& [process, ranks] : h.held) all.push_back(process);
     return all;
   }
 
@@ -155,47 +160,64 @@ class CrossTableBuilder {
     CrossTable::Class c;
     const std::uint32_t n = table_.ranks;
     const int self = process_of(mesh_.global_position(0));
+    c.even = is_even(h);
     // The processes of this process's clique, if all processes of each clique find the same ones.
-    std::set<int> all = participants(h);
-    const auto team_of = [&](int process) {
-      const std::vector<int>& clique = h.clique.at(process);
-      return std::set<int>(clique.begin(), clique.end());
-    };
-    c.even = std::all_of(all.begin(), all.end(), [&](int process) {
-      const std::set<int> team = team_of(process);
-      return std::all_of(team.begin(), team.end(), [&](int q) { return team_of(q) == team; });
-    });
-    if (c.even) all = team_of(self);
-    c.processes.assign(all.begin(), all.end());
+    c.processes = c.even ? team_of(*h.clique.at(self)) : participants(h);
     c.own = static_cast<std::size_t>(std::find(c.processes.begin(), c.processes.end(), self) -
                                      c.processes.begin());
     c.local.assign(n, Cliques::kElsewhere);
     c.folded = in_mesh_order(h.position);
-    c.held = held_by(h, self);
+    c.place.resize(n);
+    for (std::uint32_t i = 0; i < n; ++i) c.place[c.folded[i]] = i;
+    c.held = h.held.at(self);
     c.run = run_of(h, c);
-    for (int process : c.processes) {
-      if (process == self) continue;
-      c.peers.push_back({process, held_by(h, process), {}, {}});
-      for (std::uint32_t i = 0; i < n; i += c.run) {
-        const std::set<int>& holders = h.processes[c.folded[i]];
-        // A process that lacks a rank gets its block from a member of the same clique: other
-        // cliques with equal values may be at another point of the program, if devices take
-        // different ways.
-        const std::uint32_t rank = c.folded[i];
-        if (holders.count(process) == 0 && h.clique.at(process)[rank] == self)
-          add_run(c, i, c.peers.back().gives);
-        if (holders.count(self) == 0 && h.clique.at(self)[rank] == process)
-          add_run(c, i, c.peers.back().takes);
-      }
-    }
+    for (const int process : c.processes)
+      if (process != self) c.peers.push_back({process, h.held.at(process), {}, {}});
+    add_parcels(h, self, c);
     return c;
   }
 
-  static std::vector<std::uint32_t> held_by(const Holders& h, int process) {
-    std::vector<std::uint32_t> held;
-    for (std::uint32_t r = 0; r < h.processes.size(); ++r)
-      if (h.processes[r].count(process)) held.push_back(r);
-    return held;
+  static std::vector<int> team_of(const std::vector<int>& clique) {
+    std::vector<int> team = clique;
+    std::sort(team.begin(), team.end());
+    team.erase(std::unique(team.begin(), team.end()), team.end());
+    return team;
+  }
+
+  // Whether all processes of the first clique of each process have first cliques of the same
+  // processes. Most processes have one clique in common, which is looked at once.
+  static bool is_even(const Holders& h) {
+    std::map<const std::vector<int>*, std::vector<int>> teams;
+    for (const auto& [process, clique] : h.clique)
+      if (teams.count(clique) == 0) teams.emplace(clique, team_of(*clique));
+    return std::all_of(teams.begin(), teams.end(), [&](const auto& entry) {
+      const auto& [clique, team] = entry;
+      return std::all_of(team.begin(), team.end(), [&, c = clique, &t = team](int q) {
+        const std::vector<int>* other = h.clique.at(q);
+        return other == c || teams.at(other) == t;
+      });
+    });
+  }
+
+  // Sets what this process gives to its peers, and takes from them. A process that lacks a rank
+  // gets its block from a member of the same clique: other cliques with equal values may be at
+  // another point of the program, if devices take different ways.
+  static void add_parcels(const Holders& h, int self, CrossTable::Class& c) {
+    const std::vector<int>& own = *h.clique.at(self);
+    std::map<int, CrossTable::Peer*> peer_of;
+    for (CrossTable::Peer& peer : c.peers) peer_of.emplace(peer.process, &peer);
+    for (std::uint32_t i = 0; i < c.folded.size(); i += c.run) {
+      const std::uint32_t rank = c.folded[i];
+      const std::set<int>& holders = h.processes[rank];
+      if (holders.count(self) == 0) {
+        if (const auto from = peer_of.find(own[rank]); from != peer_of.end())
+          add_run(c, i, from->second->takes);
+        continue;
+      }
+      for (CrossTable::Peer& peer : c.peers)
+        if (holders.count(peer.process) == 0 && (*h.clique.at(peer.process))[rank] == self)
+          add_run(c, i, peer.gives);
+    }
   }
 
   static void add_run(const CrossTable::Class& c, std::uint32_t first,
@@ -208,8 +230,8 @@ class CrossTableBuilder {
     if (!std::has_single_bit(n) || !std::has_single_bit(run)) return 1;
     for (std::size_t i = 0; i < n; ++i)
       if (h.processes[c.folded[i]] != h.processes[c.folded[i / run * run]]) return 1;
-    for (int process : c.processes)
-      if (held_by(h, process).size() != run) return 1;
+    for (const int process : c.processes)
+      if (h.held.at(process).size() != run) return 1;
     return static_cast<std::uint32_t>(run);
   }
 

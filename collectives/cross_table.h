@@ -28,6 +28,7 @@ struct CrossTable {
     std::vector<std::uint32_t> local;   // rank -> local position, or Cliques::kElsewhere
     std::vector<std::uint32_t> held;    // the ranks of this process, ascending
     std::vector<std::uint32_t> folded;  // the ranks in mesh order, which is the reduction order
+    std::vector<std::uint32_t> place;   // rank -> its index in `folded`
     // A number of ranks, consecutive in the reduction order and beginning at a multiple of `run`,
     // that are all in one process. Where the number of all ranks and `run` are powers of two, the
     // sum of such a run is a subtree of the reduction. 1 where there are no such runs.

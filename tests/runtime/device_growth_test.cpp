@@ -1,7 +1,7 @@
 // The work for one more device is the same whether there are 8 devices or 512: for operations, for
 // collectives, for transfers, for replays, in bodies and outside of them; and the work for one more
-// allocation of a program, and for one more user of a value when a program is fused. Nothing is
-// timed.
+// allocation of a program, and for one more user of a value when a program is fused; and that for
+// one more process of a clique. Nothing is timed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/clique_table.h"
+#include "core/array/mesh_impl.h"
+#include "core/device/backend.h"
 #include "core/device/plan_memory.h"
 #include "core/transforms/fusion/copy_for_columns.h"
 #include "core/transforms/fusion/fuse.h"
@@ -148,6 +151,25 @@ TEST(DeviceGrowth, TwoMemorySpaces) {
 }
 TEST(DeviceGrowth, AMemorySpaceEach) {
   expect_linear([](int n) { return "cpu:" + std::to_string(n) + "/" + std::to_string(n); });
+}
+
+// The work of making the table of a collective over so many processes of one device each, of which
+// this process is the first.
+std::int64_t table_work(int processes) {
+  std::vector<Device> all = {devices().front()};
+  for (int p = 1; p < processes; ++p)
+    all.push_back(detail::DeviceAccess::make(1'000'000 + p, p, DeviceKind::cpu));
+  const Mesh mesh(NdArray<Device>(all, {processes}), "i");
+  const std::int64_t before = counted_blocks();
+  const CliqueTable& table = clique_table(*mesh.impl(), std::vector<int>{0}, {}, 1);
+  EXPECT_NE(table.cross, nullptr);
+  return counted_blocks() - before;
+}
+
+TEST(ProcessGrowth, TheTableOfACollective) {
+  const std::int64_t some = table_work(128), many = table_work(512);
+  // It sorts the ranks.
+  EXPECT_LE(many, 5.5 * some) << some << " basic blocks for 128 processes, " << many << " for 512";
 }
 
 // The work of packing the memory of a program that is so many operations long.
