@@ -49,7 +49,8 @@ class RaggedAllToAll {
         source_(source) {
     std::vector<Array> lines;
     for (const Array& x : given)
-      lines.push_back(bind_reshape(convert(x, DType::i64, source_), {1, slices_}, source_));
+      lines.push_back(
+          bind_reshape(convert(representable(x), DType::i64, source_), {1, slices_}, source_));
     std::vector<Array> joined = lines;  // bind_concatenate consumes its operands
     const Array arrived = exchanged(bind_concatenate(joined, 0, source_), 1);
     const auto other = [&](std::int64_t k) {
@@ -93,7 +94,6 @@ class RaggedAllToAll {
     const auto within = [&](const Array& x, std::int64_t low, std::int64_t high) {
       return clip(operand_of(x), operand_of(literal(low)), operand_of(literal(high)));
     };
-    constexpr std::int64_t kFar = std::int64_t{1} << 60;
     const Array from = within(slices.from, -kFar, kFar);
     const Array to = within(slices.to, -kFar, kFar);
     const Array size = within(slices.size, 0, kFar);
@@ -122,6 +122,13 @@ class RaggedAllToAll {
     return rows;
   }
 
+  // An offset or a size of 2^63 or more would become a negative i64: a slice outside of the array
+  // would begin before it, and reach into it. What is beyond kFar is beyond every array.
+  Array representable(const Array& x) const {
+    if (x.dtype() != DType::u64) return x;
+    return joint(min_p, x, scalar_of(DType::u64, static_cast<double>(kFar), source_));
+  }
+
   // Cuts dim `dim` into parts, and sends part r to rank r.
   Array exchanged(const Array& x, int dim) const {
     return detail::all_to_all_leaf(x, axes_, dim, dim,
@@ -139,6 +146,8 @@ class RaggedAllToAll {
   }
   static Array literal(std::int64_t value) { return Array(value); }
   Operand operand_of(const Array& x) const { return Operand(x, source_.file, source_.line); }
+
+  static constexpr std::int64_t kFar = std::int64_t{1} << 60;
 
   const Axes& axes_;
   const Groups& groups_;

@@ -150,6 +150,28 @@ TEST(RaggedAllToAll, IndicesOfEveryIntegerDtype) {
   }
 }
 
+// Offsets and sizes of 2^63 and more, as a subtraction of u64 makes them, are large and not
+// negative.
+TEST(RaggedAllToAll, OffsetsBeyondEveryArray) {
+  constexpr std::uint64_t kMost = UINT64_MAX;
+  struct {
+    std::uint64_t from, size, to;
+    std::array<float, 3> result;
+  } const cases[] = {{kMost, 3, 0, {0, 0, 0}},  // -1 would reach rows 0 and 1
+                     {0, 3, kMost, {0, 0, 0}},
+                     {1, kMost, 0, {2, 3, 0}}};
+  const auto f = in_rows([](Array x, Array y, Indices at) {
+    return call(x, y, at, "j", {.axis_index_groups = {{0}, {1}}});
+  });
+  const auto eight = [](std::uint64_t of) { return tile(array<std::uint64_t>({of}, {1}), {8}); };
+  for (const auto& [from, size, to, result] : cases) {
+    const Array got = f(tile(array<float>({1, 2, 3}, {3}), {8}), zeros({24}),
+                        Indices{eight(from), eight(size), eight(to), eight(size)});
+    const Array want = tile(array<float>({result[0], result[1], result[2]}, {3}), {8});
+    EXPECT_EQ(testing::array_diff(want, got, 0), "") << from << " " << size << " " << to;
+  }
+}
+
 TEST(RaggedAllToAll, ElementsOfEveryDtype) {
   for (const DType dtype : {bool_, i8, u16, i64, f16, bf16, f64}) {
     const auto f = in_rows([](Array x, Array y, Indices at) { return call(x, y, at, "j"); });
