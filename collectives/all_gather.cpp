@@ -17,7 +17,9 @@ namespace {
 // varying values, and its transpose is a psum_scatter.
 void vary_all_gather(Types in, const Params& params, const detail::AxisEnv& env,
                      std::span<ShapedArray> out) {
-  varying_to_varying(in, params_as<AllGatherParams>(params).axes, env, out, "all_gather");
+  const auto& p = params_as<AllGatherParams>(params);
+  require_ranks(p.axes, p.groups, p.ranks, env, "all_gather");
+  varying_to_varying(in, p.axes, env, out, "all_gather");
 }
 
 // ---- psum_scatter
@@ -33,7 +35,9 @@ void eval_psum_scatter(Types in, const Params& params, std::span<ShapedArray> ou
 
 void vary_psum_scatter(Types in, const Params& params, const detail::AxisEnv& env,
                        std::span<ShapedArray> out) {
-  varying_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "psum_scatter");
+  const auto& p = params_as<ScatterParams>(params);
+  require_ranks(p.axes, p.groups, p.ranks, env, "psum_scatter");
+  varying_to_varying(in, p.axes, env, out, "psum_scatter");
 }
 
 void run_psum_scatter(GroupCall& call) {

@@ -24,6 +24,7 @@ namespace {
 void vary_all_gather_invariant(Types in, const Params& params, const detail::AxisEnv& env,
                                std::span<ShapedArray> out) {
   const auto& p = params_as<AllGatherParams>(params);
+  require_ranks(p.axes, p.groups, p.ranks, env, "all_gather_invariant");
   varying_to_invariant(in, p.axes, p.groups, env, out, "all_gather_invariant");
 }
 
@@ -35,7 +36,9 @@ void eval_pscatter(Types in, const Params& params, std::span<ShapedArray> out) {
 
 void vary_pscatter(Types in, const Params& params, const detail::AxisEnv& env,
                    std::span<ShapedArray> out) {
-  invariant_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "pscatter");
+  const auto& p = params_as<ScatterParams>(params);
+  require_ranks(p.axes, p.groups, p.ranks, env, "pscatter");
+  invariant_to_varying(in, p.axes, env, out, "pscatter");
 }
 
 // A piece that is contiguous in the operand becomes an offset into the operand. Other pieces are

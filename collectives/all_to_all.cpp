@@ -49,7 +49,9 @@ void eval_all_to_all(Types in, const Params& params, std::span<ShapedArray> out)
 
 void vary_all_to_all(Types in, const Params& params, const detail::AxisEnv& env,
                      std::span<ShapedArray> out) {
-  varying_to_varying(in, params_as<AllToAllParams>(params).axes, env, out, "all_to_all");
+  const auto& p = params_as<AllToAllParams>(params);
+  require_ranks(p.axes, p.groups, p.ranks, env, "all_to_all");
+  varying_to_varying(in, p.axes, env, out, "all_to_all");
 }
 
 // The layout of a piece in the operand of its sender and in the result of its receiver.

@@ -16,7 +16,9 @@ void eval_broadcast_from(Types in, const Params&, std::span<ShapedArray> out) { 
 
 void vary_broadcast_from(Types in, const Params& params, const detail::AxisEnv& env,
                          std::span<ShapedArray> out) {
-  varying_to_invariant(in, params_as<SourceParams>(params).axes, env, out, "broadcast_from");
+  const auto& p = params_as<SourceParams>(params);
+  require_rank(p.axes, p.rank, env, "broadcast_from");
+  varying_to_invariant(in, p.axes, env, out, "broadcast_from");
 }
 
 void run_broadcast_from(GroupCall& call) {

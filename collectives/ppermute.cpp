@@ -17,7 +17,11 @@ void eval_ppermute(Types in, const Params&, std::span<ShapedArray> out) { out[0]
 
 void vary_ppermute(Types in, const Params& params, const detail::AxisEnv& env,
                    std::span<ShapedArray> out) {
-  varying_to_varying(in, params_as<PermuteParams>(params).axes, env, out, "ppermute");
+  const auto& p = params_as<PermuteParams>(params);
+  int last = -1;
+  for (const auto& [from, to] : p.perm) last = std::max({last, from, to});
+  require_rank(p.axes, last, env, "ppermute");
+  varying_to_varying(in, p.axes, env, out, "ppermute");
 }
 
 void run_ppermute(GroupCall& call) {

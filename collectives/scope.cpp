@@ -146,6 +146,46 @@ std::uint32_t mask_of(const Axes& axes, const detail::AxisEnv& env, const char* 
   return mask;
 }
 
+namespace {
+
+// 0 where the size of an axis is not known.
+std::int64_t ranks_over(const Axes& axes, const detail::AxisEnv& env, const char* what) {
+  std::int64_t ranks = 1;
+  for (const std::string& name : axes) {
+    const int axis = env.find(name);
+    if (axis < 0) throw_unbound(name, &env, what, {});
+    ranks *= env.sizes[static_cast<std::size_t>(axis)];
+  }
+  return ranks;
+}
+
+[[noreturn]] void throw_other_mesh(const char* what, const std::string& has, const Axes& axes,
+                                   std::int64_t ranks) {
+  throw ValueError(std::string(what) + ": its equation " + has + ", and there are " +
+                   describe_ranks(axes, static_cast<int>(ranks)) +
+                   ": it was made for another mesh; trace the function for this one");
+}
+
+}  // namespace
+
+void require_ranks(const Axes& axes, const Groups& groups, int ranks, const detail::AxisEnv& env,
+                   const char* what) {
+  const std::int64_t all = ranks_over(axes, env, what);
+  std::int64_t given = groups.empty() ? ranks : 0;
+  for (const std::vector<int>& group : groups) given += static_cast<std::int64_t>(group.size());
+  if (all == 0 || all == given) return;
+  throw_other_mesh(what,
+                   (groups.empty() ? "is over " : "has groups of ") + std::to_string(given) +
+                       (groups.empty() ? " ranks" : " ranks together"),
+                   axes, all);
+}
+
+void require_rank(const Axes& axes, int named, const detail::AxisEnv& env, const char* what) {
+  const std::int64_t all = ranks_over(axes, env, what);
+  if (all != 0 && named >= all)
+    throw_other_mesh(what, "names rank " + std::to_string(named), axes, all);
+}
+
 void require_varying(const ShapedArray& x, const Axes& axes, std::uint32_t mask,
                      const detail::AxisEnv& env, const char* what) {
   const std::uint32_t missing = mask & ~x.axes().mask_in(env);
@@ -185,6 +225,7 @@ void varying_to_invariant(Types in, const Axes& axes, const Groups& groups,
                           const detail::AxisEnv& env, std::span<ShapedArray> out,
                           const char* what) {
   if (groups.empty()) return varying_to_invariant(in, axes, env, out, what);
+  require_ranks(axes, groups, 0, env, what);
   varying_to_varying(in, axes, env, out, what);
 }
 

@@ -40,6 +40,13 @@ std::string describe_ranks(const Axes& axes, int ranks);
 // ---- variance rules. `env`: the axes of the operands' mesh.
 // The mask of axes; CollectiveError where env lacks one of them.
 std::uint32_t mask_of(const Axes& axes, const detail::AxisEnv& env, const char* what);
+// The parameters of an equation may be those of a mesh whose axes have other sizes: the program was
+// traced for another mesh, or written by hand. ValueErrors where the groups, or ranks where there
+// are none, are not all ranks over the axes, and where one of the ranks that are `named` is beyond
+// them. Nothing is checked where env does not know the sizes.
+void require_ranks(const Axes& axes, const Groups& groups, int ranks, const detail::AxisEnv& env,
+                   const char* what);
+void require_rank(const Axes& axes, int named, const detail::AxisEnv& env, const char* what);
 // Throw TypeErrors, where the current trace checks variance.
 void require_varying(const ShapedArray& x, const Axes& axes, std::uint32_t mask,
                      const detail::AxisEnv& env, const char* what);

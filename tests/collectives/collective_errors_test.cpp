@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
@@ -210,6 +214,46 @@ TEST(CollectiveErrors, Groups) {
                              return Array(psum(1, "i", {.axis_index_groups = {{0}, {1}}}));
                            }),
                            {"psum", "ranks 2, 3 are in no group"});
+}
+
+// Their parameters name ranks that this mesh does not have, and would be read or written outside of
+// its tables.
+TEST(CollectiveErrors, EquationsThatWereTracedForAnotherMesh) {
+  const auto traced = [](const std::function<Array(Array)>& f) {
+    std::optional<ClosedJaxpr> equations;
+    shard_map(
+        [&](A x) {
+          equations = make_jaxpr(f)(x);
+          return x;
+        },
+        make_mesh({8, 1}, {"i", "j"}), P(axes("i", "j")), P(axes("i", "j")))(zeros({16, 6}));
+    return in_body([equations](A x) { return eval_jaxpr(*equations, {x})[0]; });
+  };
+  const auto expect = [&](const std::function<Array(Array)>& f, const char* what, const char* has) {
+    SCOPED_TRACE(what);
+    expect_error<ValueError>(traced(f),
+                             {what, has, "4 ranks over mesh axis 'i'", "another", kHere});
+  };
+  const Groups pairs = {{0, 7}, {1, 2}, {3, 4}, {5, 6}};
+  const char* const eight = "is over 8 ranks";
+  expect([&](A x) { return psum(x, "i", {.axis_index_groups = pairs}); }, "psum",
+         "has groups of 8 ranks together");
+  expect([&](A x) { return pmax(x, "i", {.axis_index_groups = pairs}); }, "pmax",
+         "has groups of 8 ranks together");
+  expect([](A x) { return all_gather(x, "i"); }, "all_gather", eight);
+  expect([&](A x) { return all_gather(x, "i", {.axis_index_groups = pairs}); }, "all_gather",
+         "has groups of 8 ranks together");
+  expect([](A x) { return all_gather_invariant(x, "i"); }, "all_gather_invariant", eight);
+  const auto eight_rows = [](A x) { return concatenate({x, x, x, x}, 0); };
+  expect([&](A x) { return psum_scatter(eight_rows(x), "i", {.tiled = true}); }, "psum_scatter",
+         eight);
+  expect([&](A x) { return pscatter(psum(eight_rows(x), "i"), "i", {.tiled = true}); }, "pscatter",
+         eight);
+  expect([&](A x) { return all_to_all(eight_rows(x), "i", 0, 1, {.tiled = true}); }, "all_to_all",
+         eight);
+  expect([](A x) { return ppermute(x, "i", {{0, 5}}); }, "ppermute", "names rank 5");
+  expect([](A x) { return ppermute(x, "i", {{6, 1}}); }, "ppermute", "names rank 6");
+  expect([](A x) { return broadcast_from(x, "i", 4); }, "broadcast_from", "names rank 4");
 }
 
 TEST(CollectiveErrors, OperandsOfARaggedExchange) {
