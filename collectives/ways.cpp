@@ -12,6 +12,9 @@
 #include "collectives/in_process.h"
 #include "core/base/hash_text.h"
 #include "core/ir/divergence.h"
+#include "core/ir/trace.h"
+#include "core/processes/exchanges.h"
+#include "core/processes/processes.h"
 #include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
 
@@ -208,6 +211,15 @@ void give_inactive(const GroupBlocks& g, bool of_ranks) {
   }
 }
 
+// To be called where the call cannot end although it has begun for some ways: the other processes
+// of these ways go on, and a second try would meet their next collective.
+void fail_job(const GroupBlocks& g, const char* why) {
+  Processes& job = *Processes::joined();
+  job.exchanges().report(job.peers().text(job.rank()) + " cannot go on with " + g.primitive.name +
+                         at_line(g.source) +
+                         ", which it has begun for some of its devices in this branch: " + why);
+}
+
 // Calls verb(communicator, blocks) for each active way.
 template <class Verb>
 void in_each_way(const GroupBlocks& g, CollectiveKind kind, const Verb& verb) {
@@ -222,13 +234,20 @@ void in_each_way(const GroupBlocks& g, CollectiveKind kind, const Verb& verb) {
     verb(communicator(part, kind), part);
   };
   if (table.cross == nullptr) return call(table, g.out);
-  for (const Way& way : ways_of(g.mesh, table, divergent)) {
-    if (!is_active_device(way.positions.front())) continue;
-    std::vector<Block> out(g.out.size());
-    call(way.table, out);
-    for (const std::uint32_t p : way.positions) g.out[p] = std::move(out[p]);
+  bool begun = false;
+  try {
+    for (const Way& way : ways_of(g.mesh, table, divergent)) {
+      if (!is_active_device(way.positions.front())) continue;
+      std::vector<Block> out(g.out.size());
+      call(way.table, out);
+      begun = true;
+      for (const std::uint32_t p : way.positions) g.out[p] = std::move(out[p]);
+    }
+    give_inactive(g, by_rank(kind));
+  } catch (const std::exception& e) {
+    if (begun && !capturing()) fail_job(g, e.what());
+    throw;
   }
-  give_inactive(g, by_rank(kind));
 }
 
 }  // namespace

@@ -258,6 +258,49 @@ bool run_alike(const Mesh& mesh, const std::string& fault, bool otherwise) {
   return true;
 }
 
+// In a branch that devices 0 and 2 of i take, and for which each of these calls the collective on
+// its own, the faulty process has no memory at one allocation after another, and tries again. False
+// where a value is wrong.
+bool run_branches_without_memory(bool otherwise) {
+  // Four processes of two devices: the first two have devices 0 and 2 of i, the others 1 and 3.
+  std::vector<Device> order;
+  for (const std::size_t d : {0, 2, 4, 6, 1, 3, 5, 7}) order.push_back(devices()[d]);
+  const Mesh grid(NdArray<Device>(order, {4, 2}), axes("i", "j"));
+  const auto f = shard_map(
+      [](Array b) {
+        const auto summed = [](Array x) { return pbroadcast(psum(x, "j"), "j"); };
+        return cond(
+            axis_index("i") % 2 == 0, summed, [](Array x) { return x; }, b);
+      },
+      grid, {P("i", "j")}, P("i", "j"));
+  const Array x = device_put(ones({4, 2}), NamedSharding(grid, P("i", "j")));
+  f(x).block_until_ready();
+  if (otherwise) now("fault");
+  for (int nth = 1; nth <= 40; ++nth) {
+    const float value = static_cast<float>(nth);
+    const Array scaled = (x * value).block_until_ready();
+    Array y;
+    {
+      const fault::Scoped one(otherwise ? "allocate#" + std::to_string(nth) + ":oom" : "");
+      for (bool done = false; !done;) {
+        try {
+          y = f(scaled);
+          done = true;
+        } catch (const OutOfMemory&) {
+          continue;
+        }
+      }
+    }
+    for (const Shard& shard : y.addressable_shards()) {
+      const float wanted = shard.index[0].start % 2 == 0 ? 2 * value : value;
+      if (shard.data.to_vector<float>()[0] == wanted) continue;
+      std::fprintf(stderr, "WRONG VALUE at allocation %d\n", nth);
+      return false;
+    }
+  }
+  return true;
+}
+
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
@@ -274,6 +317,7 @@ int run(const std::string& fault, bool replays) {
     return 0;
   }
   if (fault.starts_with("exchange_") && run_alike(mesh, fault, faulty)) return 0;
+  if (fault == "branches_without_memory") return run_branches_without_memory(faulty) ? 0 : 4;
   const auto sum_all = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
   const auto max_all = shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P());
   const auto shift = shard_map(

@@ -188,6 +188,16 @@ TEST_F(ProcessFaults, OneThatSendsAsManyBytesOfOtherElements) {
   }
 }
 
+// A second try of the whole collective would meet the next one of the ways that have begun.
+TEST_F(ProcessFaults, OneWithoutMemoryForTheSecondOfTwoWays) {
+  if (!devices().starts_with("cpu")) GTEST_SKIP() << "the program wants two devices a process";
+  const Outcome o = job("branches_without_memory");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output,
+              AllOf(HasSubstr("process 1"), HasSubstr("cannot go on with psum"),
+                    HasSubstr("process_fault_program.cpp:"), Not(HasSubstr("WRONG VALUE"))));
+}
+
 // Also listeners that listen only after the job has failed.
 TEST_F(ProcessFaults, EachListenerIsToldOnce) {
   EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));
