@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <sstream>
 
 #include "shmap/shmap.h"
@@ -144,6 +145,32 @@ TEST(Keys, UnderVmap) {
 }
 
 // What stands for a tangent, a cotangent or a residual that is not there has words of 0.
+// Vectors hold words of several keys where each key gives few elements.
+TEST(Keys, OfAnyNumberGiveTheElementsOfEach) {
+  for (const std::int64_t n : {1, 3, 4, 17, 300}) {
+    const Array keys = random::split(random::key(5), Shape{n});
+    for (const std::int64_t size : {1, 2, 3, 31, 32, 70}) {
+      const auto bits = [&](Array k) { return random::bits(k, {size}, u32); };
+      const auto bytes = [&](Array k) { return random::bits(k, {size}, u8); };
+      const auto floats = [&](Array k) { return random::uniform(k, {size}); };
+      const auto split = [&](Array k) { return extend::random_unwrap(random::split(k, size)); };
+      const auto folded = [&](Array k) {
+        return extend::random_unwrap(random::fold_in(k, full({}, 77u, u32)));
+      };
+      const auto check = [&](const std::function<Array(Array)>& f, const char* what) {
+        std::vector<Array> each;
+        for (std::int64_t i = 0; i < n; ++i) each.push_back(f(keys[i]));
+        const Array expected = stack(each);
+        EXPECT_TRUE(all(vmap(f)(keys) == expected).item<bool>()) << what << ' ' << n << ' ' << size;
+        EXPECT_TRUE(all(jit(vmap(f))(keys) == expected).item<bool>())
+            << what << ' ' << n << ' ' << size;
+      };
+      check(bits, "bits"), check(bytes, "bytes"), check(floats, "floats"), check(split, "split");
+      if (size == 1) check(folded, "fold_in");
+    }
+  }
+}
+
 TEST(Keys, HaveZeros) {
   const Array x = ones({4}), key = random::key(1);
   auto [y, pullback] = vjp([](Array a, Array k) { return a * random::normal(k, {4}); }, x, key);

@@ -173,13 +173,16 @@ struct BoundStep {
     const FusedStep& s = *step;
     // If there is one key, the rows of the tile have consecutive indices and are contiguous in
     // `out`.
-    const std::int64_t calls = draw->each_row ? rows : 1, n = draw->each_row ? cols : rows * cols;
-    for (std::int64_t r = 0; r < calls; ++r) {
-      std::int64_t first = 0;
-      if (draw->has_first) std::memcpy(&first, b + r * s.b.tile_stride, sizeof first);
-      threefry_block(draw->to, reinterpret_cast<const std::uint32_t*>(a + r * s.a.tile_stride),
-                     draw->block, first, element, out + r * s.out.tile_stride, n, s.itemsize);
-    }
+    const std::int64_t keys = draw->each_row ? rows : 1, n = draw->each_row ? cols : rows * cols;
+    threefry_blocks(draw->to,
+                    {.key = a,
+                     .key_step = s.a.tile_stride,
+                     .first = draw->has_first ? b : nullptr,
+                     .first_step = s.b.tile_stride,
+                     .out = out,
+                     .out_step = s.out.tile_stride,
+                     .n = keys},
+                    draw->block, element, n, s.itemsize);
   }
   // Runs the whole block.
   void run_full(std::int64_t rows, std::int64_t cols) const {

@@ -32,11 +32,21 @@ void run_hash(const KernelCall& call, const RandomBlock& block) {
   const bool one_first = first && call.in_types[1].rank() == 0;
   const auto [begin, end] = call.share(size, kRandomGrain);
   for (std::int64_t i = begin; i < end;) {
-    const std::int64_t k = i / each, at = i % each, n = std::min(end - i, each - at);
-    cpu::threefry_block(dtype, key + 2 * k, block, first ? first[one_first ? 0 : k] : 0, at,
-                        static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n,
-                        itemsize(dtype), around);
-    i += n;
+    const std::int64_t k = i / each, at = i % each;
+    // Whole keys together, or what this part has of one key.
+    const std::int64_t whole = at == 0 ? (end - i) / each : 0;
+    const std::int64_t n = whole > 0 ? each : std::min(end - i, each - at);
+    cpu::threefry_blocks(
+        dtype,
+        {.key = reinterpret_cast<const std::byte*>(key + 2 * k),
+         .key_step = 2 * sizeof *key,
+         .first = reinterpret_cast<const std::byte*>(one_first || !first ? first : first + k),
+         .first_step = one_first ? 0 : std::int64_t{sizeof *first},
+         .out = static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype),
+         .out_step = each * itemsize(dtype),
+         .n = std::max<std::int64_t>(whole, 1)},
+        block, at, n, itemsize(dtype), around);
+    i += std::max<std::int64_t>(whole, 1) * n;
   }
 }
 
@@ -55,8 +65,20 @@ void run_fold_in(const KernelCall& call) {
   auto* out = static_cast<std::uint32_t*>(call.out[0]);
   const std::int64_t next_key = call.in_types[0].rank() == 0 ? 0 : 2;
   const std::int64_t next_data = call.in_types[1].rank() == 0 ? 0 : 1;
-  for (std::int64_t i = begin; i < end; ++i) {
-    cpu::threefry_bits(DType::prng_key, key + i * next_key, data[i * next_data], out + 2 * i, 1);
+  constexpr std::int64_t kTogether = 256;
+  std::int64_t counts[kTogether];
+  for (std::int64_t i = begin; i < end; i += kTogether) {
+    const std::int64_t n = std::min(kTogether, end - i);
+    for (std::int64_t j = 0; j < n; ++j) counts[j] = data[(i + j) * next_data];
+    cpu::threefry_each(DType::prng_key,
+                       {.key = reinterpret_cast<const std::byte*>(key + i * next_key),
+                        .key_step = next_key * std::int64_t{sizeof *key},
+                        .first = reinterpret_cast<const std::byte*>(counts),
+                        .first_step = sizeof *counts,
+                        .out = reinterpret_cast<std::byte*>(out + 2 * i),
+                        .out_step = 2 * sizeof *out,
+                        .n = n},
+                       0);
   }
 }
 

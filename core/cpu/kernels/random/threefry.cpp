@@ -150,7 +150,90 @@ void run_groups(const Word* key, Word high, Word low, std::byte* out, std::int64
     put<to, around>(x.d0, x.d1, out + 3 * kBytes);
   }
 }
+
+HWY_INLINE void hash_vector(V k0, V k1, V& x0, V& x1) {
+  const D d;
+  const V k2 = hn::Xor(hn::Xor(k0, k1), hn::Set(d, kParity));
+  const auto inject = [&](V a, V b, Word n) {
+    x0 = hn::Add(x0, a), x1 = hn::Add(x1, hn::Add(b, hn::Set(d, n)));
+  };
+  const auto first_four = [&] {
+    vector_round<13>(x0, x1), vector_round<15>(x0, x1);
+    vector_round<26>(x0, x1), vector_round<6>(x0, x1);
+  };
+  const auto other_four = [&] {
+    vector_round<17>(x0, x1), vector_round<29>(x0, x1);
+    vector_round<16>(x0, x1), vector_round<24>(x0, x1);
+  };
+  inject(k0, k1, 0);
+  first_four();
+  inject(k1, k2, 1);
+  other_four();
+  inject(k2, k0, 2);
+  first_four();
+  inject(k0, k1, 3);
+  other_four();
+  inject(k1, k2, 4);
+  first_four();
+  inject(k2, k0, 5);
+}
+
+// A vector of keys, and their counts. Of less than a whole vector, the other lanes are hashed too.
+template <DType to>
+HWY_INLINE void run_keys(const ThreefryKeys& keys, std::int64_t i, std::int64_t n,
+                         std::uint64_t offset) {
+  const D d;
+  V k0, k1, high, low;
+  if (n == kLanes && keys.key_step == 2 * sizeof(Word)) {
+    hn::LoadInterleaved2(d, reinterpret_cast<const Word*>(keys.key) + 2 * i, k0, k1);
+  } else {
+    alignas(64) Word words[2 * kLanes] = {};
+    for (std::int64_t j = 0; j < n; ++j)
+      std::memcpy(words + 2 * j, keys.key + (i + j) * keys.key_step, 2 * sizeof(Word));
+    hn::LoadInterleaved2(d, words, k0, k1);
+  }
+  if (keys.first == nullptr) {
+    high = hn::Set(d, static_cast<Word>(offset >> 32));
+    low = hn::Set(d, static_cast<Word>(offset));
+  } else {
+    alignas(64) Word words[2 * kLanes] = {};
+    for (std::int64_t j = 0; j < n; ++j) {
+      std::uint64_t count;
+      std::memcpy(&count, keys.first + (i + j) * keys.first_step, sizeof count);
+      count += offset;
+      words[j] = static_cast<Word>(count >> 32), words[kLanes + j] = static_cast<Word>(count);
+    }
+    high = hn::Load(d, words), low = hn::Load(d, words + kLanes);
+  }
+  hash_vector(k0, k1, high, low);
+  std::byte* const out = keys.out + i * keys.out_step;
+  if (n == kLanes && keys.out_step == kItem<to>) return put<to, false>(high, low, out);
+  alignas(64) std::byte elements[kLanes * kItem<to>];
+  put<to, false>(high, low, elements);
+  for (std::int64_t j = 0; j < n; ++j)
+    std::memcpy(out + j * keys.out_step, elements + j * kItem<to>, kItem<to>);
+}
 #endif
+
+template <DType to>
+void run_each(const ThreefryKeys& keys, std::uint64_t offset) {
+#if SHMAP_VECTORS
+  std::int64_t i = 0;
+  for (; i + kLanes <= keys.n; i += kLanes) run_keys<to>(keys, i, kLanes, offset);
+  if (i < keys.n) run_keys<to>(keys, i, keys.n - i, offset);
+#else
+  for (std::int64_t i = 0; i < keys.n; ++i) {
+    Word key[2];
+    std::uint64_t count = 0;
+    std::memcpy(key, keys.key + i * keys.key_step, sizeof key);
+    if (keys.first) std::memcpy(&count, keys.first + i * keys.first_step, sizeof count);
+    count += offset;
+    Word x0 = static_cast<Word>(count >> 32), x1 = static_cast<Word>(count);
+    hash_one(key[0], key[1], x0, x1);
+    put_one<to>(x0, x1, keys.out + i * keys.out_step);
+  }
+#endif
+}
 
 template <DType to>
 void run_piece(const Word* key, Word high, Word low, std::byte* out, std::int64_t n, bool around) {
@@ -208,21 +291,39 @@ void bits(DType to, const Word* key, std::uint64_t first, std::byte* out, std::i
   }
 }
 
+void each(DType to, const ThreefryKeys& keys, std::uint64_t offset) {
+  switch (to) {
+    case DType::u8:
+      return run_each<DType::u8>(keys, offset);
+    case DType::u16:
+      return run_each<DType::u16>(keys, offset);
+    case DType::u32:
+      return run_each<DType::u32>(keys, offset);
+    case DType::u64:
+      return run_each<DType::u64>(keys, offset);
+    default:
+      return run_each<DType::prng_key>(keys, offset);
+  }
+}
+
 void pairs(const Word* k0, const Word* k1, const Word* x0, const Word* x1, unsigned one, Word* out0,
            Word* out1, std::int64_t n) {
   const std::int64_t s0 = one & 1u ? 0 : 1, s1 = one & 2u ? 0 : 1, t0 = one & 4u ? 0 : 1,
                      t1 = one & 8u ? 0 : 1;
-  if ((one & 3u) == 3u && (one & 12u) == 0) {  // many counts under one key
-    const Word a = *k0, b = *k1;
-    SHMAP_INDEPENDENT
-    for (std::int64_t i = 0; i < n; ++i) {
-      Word y0 = x0[i], y1 = x1[i];
-      hash_one(a, b, y0, y1);
-      out0[i] = y0, out1[i] = y1;
-    }
-    return;
+  std::int64_t i = 0;
+#if SHMAP_VECTORS
+  const D d;
+  const auto words = [&](const Word* p, std::int64_t step) {
+    return step == 0 ? hn::Set(d, *p) : hn::LoadU(d, p + i);
+  };
+  for (; i + kLanes <= n; i += kLanes) {
+    V y0 = words(x0, t0), y1 = words(x1, t1);
+    hash_vector(words(k0, s0), words(k1, s1), y0, y1);
+    hn::StoreU(y0, d, out0 + i);
+    hn::StoreU(y1, d, out1 + i);
   }
-  for (std::int64_t i = 0; i < n; ++i) {
+#endif
+  for (; i < n; ++i) {
     Word y0 = x0[i * t0], y1 = x1[i * t1];
     hash_one(k0[i * s0], k1[i * s1], y0, y1);
     out0[i] = y0, out1[i] = y1;
@@ -230,8 +331,10 @@ void pairs(const Word* k0, const Word* k1, const Word* x0, const Word* x1, unsig
 }
 
 using BitsFn = decltype(&bits);
+using EachFn = decltype(&each);
 using PairsFn = decltype(&pairs);
 BitsFn find_bits() { return bits; }
+EachFn find_each() { return each; }
 PairsFn find_pairs() { return pairs; }
 
 }  // namespace
@@ -242,6 +345,7 @@ HWY_AFTER_NAMESPACE();
 namespace shmap::cpu {
 
 SHMAP_KERNELS(find_bits);
+SHMAP_KERNELS(find_each);
 SHMAP_KERNELS(find_pairs);
 
 void threefry_bits(DType to, const std::uint32_t* key, std::uint64_t first, void* out,
@@ -249,6 +353,11 @@ void threefry_bits(DType to, const std::uint32_t* key, std::uint64_t first, void
   static const auto run = SHMAP_BEST(find_bits)();
   run(to, key, first, static_cast<std::byte*>(out), n, around);
   if (around) non_temporal_fence();
+}
+
+void threefry_each(DType to, const ThreefryKeys& keys, std::uint64_t offset) {
+  static const auto run = SHMAP_BEST(find_each)();
+  run(to, keys, offset);
 }
 
 void threefry_pairs(const std::uint32_t* k0, const std::uint32_t* k1, const std::uint32_t* x0,

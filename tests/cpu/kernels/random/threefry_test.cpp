@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint32_t kKey[] = {0x13198a2e, 0x03707344};
 
-std::uint64_t bits_at(DType to, std::uint64_t count) {
+std::uint64_t bits_at(DType to, std::uint64_t count, const std::uint32_t* key = kKey) {
   const auto high = static_cast<std::uint32_t>(count >> 32);
   const auto low = static_cast<std::uint32_t>(count);
   std::uint32_t a = 0, b = 0;
-  threefry_pairs(&kKey[0], &kKey[1], &high, &low, 15, &a, &b, 1);
+  threefry_pairs(&key[0], &key[1], &high, &low, 15, &a, &b, 1);
   switch (to) {
     case DType::u8:
       return (a ^ b) & 0xff;
@@ -79,6 +79,53 @@ TEST(ThreefryKernel, TakesManyKeys) {
       ASSERT_EQ(b[i], d);
     }
   }
+}
+
+// Elements of the given sizes and steps, compared with one key and one count at a time; bytes
+// between the elements keep their values.
+void check_each(DType to, std::int64_t n, std::int64_t gap, bool one_key, int firsts) {
+  const auto size = static_cast<std::int64_t>(itemsize(to));
+  const std::int64_t out_step = size + gap, key_step = one_key ? 0 : 8 + gap;
+  const std::uint64_t offset = 0xfffffff0;
+  std::vector<std::byte> keys(static_cast<std::size_t>(n * (8 + gap) + 8));
+  std::vector<std::int64_t> first(static_cast<std::size_t>(n + 1));
+  std::vector<std::byte> out(static_cast<std::size_t>(n * out_step + 1), std::byte{0x5a});
+  for (std::int64_t i = 0; i <= n; ++i) {
+    const std::uint32_t key[] = {static_cast<std::uint32_t>(i * 77),
+                                 ~static_cast<std::uint32_t>(i)};
+    if (i * key_step + 8 <= static_cast<std::int64_t>(keys.size()))
+      std::memcpy(keys.data() + i * key_step, key, sizeof key);
+    first[static_cast<std::size_t>(i)] = i * 0x10000001;
+  }
+  threefry_each(to,
+                {.key = keys.data(),
+                 .key_step = key_step,
+                 .first = firsts == 0 ? nullptr : reinterpret_cast<const std::byte*>(first.data()),
+                 .first_step = firsts == 2 ? 8 : 0,
+                 .out = out.data(),
+                 .out_step = out_step,
+                 .n = n},
+                offset);
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint32_t key[2];
+    std::memcpy(key, keys.data() + i * key_step, sizeof key);
+    const std::int64_t count = firsts == 2 ? first[static_cast<std::size_t>(i)] : 0;
+    std::uint64_t got = 0;
+    std::memcpy(&got, out.data() + i * out_step, static_cast<std::size_t>(size));
+    ASSERT_EQ(got, bits_at(to, static_cast<std::uint64_t>(count) + offset, key))
+        << "item size " << size << ", gap " << gap << ", key " << i << " of " << n;
+    for (std::int64_t b = size; b < out_step; ++b)
+      ASSERT_EQ(out[static_cast<std::size_t>(i * out_step + b)], std::byte{0x5a});
+  }
+  EXPECT_EQ(out.back(), std::byte{0x5a});
+}
+
+TEST(ThreefryKernel, HashesOneCountOfEachKey) {
+  for (const DType to : {u8, u16, u32, u64, prng_key})
+    for (const std::int64_t n : {0, 1, 3, 15, 16, 17, 33, 300})
+      for (const std::int64_t gap : {0, 5})
+        for (const bool one_key : {false, true})
+          for (const int firsts : {0, 1, 2}) check_each(to, n, gap, one_key, firsts);
 }
 
 TEST(RandomBlock, FindsItsPlaceInTheWhole) {
