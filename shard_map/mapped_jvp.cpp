@@ -92,95 +92,85 @@ void take_vector(Jaxpr& program, std::size_t binder) {
   program.eqns.insert(program.eqns.begin(), std::move(eqn));
 }
 
-}  // namespace
+// What the linear program of blocks reads besides tangents: a result of the primal call, or a value
+// from outside of the body.
+struct Residual {
+  Array outside;       // empty: result `result`
+  std::size_t result;  // of the primal call
+  const Sharding* sharding;
+};
 
-Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, JaxprTrace* linear,
-                           Trace& parent, std::uint64_t tag) {
-  const std::vector<bool> active_in = given_mask(tangents);
-  if (!linear) return side_by_side(std::move(call), tangents, parent, tag);
-
-  // What the linear program of blocks reads besides tangents: a result of the primal call, or a
-  // value from outside of the body.
-  struct Residual {
-    Array outside;       // empty: result `result`
-    std::size_t result;  // of the primal call
-    const Sharding* sharding;
-  };
-  std::vector<bool> active;
+// What the primal call leaves for the equation of the tangents.
+struct LinearPart {
+  std::vector<bool> active;  // which results have a tangent
   std::vector<Residual> residuals;
   std::vector<const Sharding*> shardings;  // of the results
-  Ref<Jaxpr> program;
+  Ref<Jaxpr> program;                      // from residuals and tangents of blocks to tangents
+};
 
-  MappedCall primal = call;
-  primal.body = [&](std::vector<Array> blocks) {
-    Trace& here = current_trace();
-    StagingOptions options;
-    options.below = &here;
-    options.outer = linear;
-    options.inline_scalars = false;
-    options.check_variance = call.options.check_vma;
-    options.auto_pbroadcast = call.options.auto_pbroadcast;
-    JaxprTrace inner("linearize", env_of(*call.mesh, call.axes.manual()), options);
-    JvpTrace trace(here, &inner, tag);
-    std::vector<Array> args;
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      const Array block = std::move(blocks[i]);
-      args.push_back(
-          active_in[i] ? trace.dual(block,
+// Runs the body on the primals' blocks, under the current trace, and stages what it does to
+// tangents as part.program. Results: those of the body, then the residuals that leave it. Sets all
+// of `part` but the shardings.
+std::vector<Array> stage_linear_part(const MappedCall& call, std::vector<Array> blocks,
+                                     const std::vector<bool>& active_in, const JaxprTrace& linear,
+                                     std::uint64_t tag, LinearPart& part) {
+  Trace& here = current_trace();
+  StagingOptions options;
+  options.below = &here;
+  options.outer = &linear;
+  options.inline_scalars = false;
+  options.check_variance = call.options.check_vma;
+  options.auto_pbroadcast = call.options.auto_pbroadcast;
+  JaxprTrace inner("linearize", env_of(*call.mesh, call.axes.manual()), options);
+  JvpTrace trace(here, &inner, tag);
+  std::vector<Array> args;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Array block = std::move(blocks[i]);
+    args.push_back(active_in[i]
+                       ? trace.dual(block,
                                     inner.argument(block_type(node_of(call.in[i])->type,
                                                               call.in_shardings[i], "an argument")),
                                     "shard_map", call.source)
                        : block);
-    }
-    std::vector<Array> results;
-    {
-      TraceScope scope(trace);
-      results = call.body(std::move(args));
-    }
-    std::vector<Array> outs = take_tangents(trace, results, active);
-    Traced traced = inner.build(outs, "the tangents of a shard_map body", call.source);
-    program = make_ref<Jaxpr>(*traced.jaxpr);
-    for (std::size_t k = 0; k < traced.consts.size(); ++k) {
-      Array& x = traced.consts[k];
-      const Node& node = *node_of(x);
-      if (node.trace == 0 || linear->is_staged(x)) {
-        residuals.push_back({x, 0, call.mesh->replicated()});
-        continue;
-      }
-      residuals.push_back({Array(), results.size(), sharding_by_variance(call, node.type)});
-      if (goes_as_vector(node.type, residuals.back().sharding)) {
-        take_vector(*program, k);
-        x = bind_reshape(x, Shape({1}), call.source);
-      }
-      results.push_back(std::move(x));
-    }
-    return results;
-  };
-  primal.out_shardings = [&](std::span<const ShapedArray> types) {
-    shardings = call.out_shardings(types.first(active.size()));
-    std::vector<const Sharding*> out = shardings;
-    for (const Residual& r : residuals)
-      if (!r.outside.node()) out.push_back(r.sharding);
-    return out;
-  };
-  Duals out;
-  {
-    TraceScope scope(parent);
-    std::vector<Array> results = map_over(primal);
-    for (Residual& r : residuals)
-      if (!r.outside.node()) r.outside = results[r.result];
-    results.resize(active.size());
-    out.primals = std::move(results);
   }
+  std::vector<Array> results;
+  {
+    TraceScope scope(trace);
+    results = call.body(std::move(args));
+  }
+  std::vector<Array> outs = take_tangents(trace, results, part.active);
+  Traced traced = inner.build(outs, "the tangents of a shard_map body", call.source);
+  part.program = make_ref<Jaxpr>(*traced.jaxpr);
+  for (std::size_t k = 0; k < traced.consts.size(); ++k) {
+    Array& x = traced.consts[k];
+    const Node& node = *node_of(x);
+    if (node.trace == 0 || linear.is_staged(x)) {
+      part.residuals.push_back({x, 0, call.mesh->replicated()});
+      continue;
+    }
+    part.residuals.push_back({Array(), results.size(), sharding_by_variance(call, node.type)});
+    if (goes_as_vector(node.type, part.residuals.back().sharding)) {
+      take_vector(*part.program, k);
+      x = bind_reshape(x, Shape({1}), call.source);
+    }
+    results.push_back(std::move(x));
+  }
+  return results;
+}
 
+// Adds the equation of the tangents to `linear`, and returns the tangents of the results. Consumes
+// the residuals.
+std::vector<Array> bind_linear_equation(const MappedCall& call, LinearPart& part,
+                                        std::span<const Array> tangents,
+                                        const std::vector<bool>& active_in, JaxprTrace& linear) {
   ShardMapParams params;
   params.over = call.mesh;
   params.axes = call.axes;
   params.options = call.options;
-  params.out = chosen(shardings, active);
-  params.jaxpr = program;
+  params.out = chosen(part.shardings, part.active);
+  params.jaxpr = part.program;
   std::vector<Array> operands;
-  for (Residual& r : residuals) {
+  for (Residual& r : part.residuals) {
     params.in.push_back(r.sharding);
     operands.push_back(std::move(r.outside));
   }
@@ -189,13 +179,44 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
     params.in.push_back(call.in_shardings[i]);
     operands.push_back(tangents[i]);
   }
-  out.tangents.resize(active.size());
+  std::vector<Array> out(part.active.size());
   if (params.out.empty()) return out;
-  check_pass(*program, "linearize");
-  TraceScope scope(*linear);
+  check_pass(*part.program, "linearize");
+  TraceScope scope(linear);
   std::vector<Array> derivatives = bind_all(shard_map_p, operands, params, call.source);
-  for (std::size_t o = 0, next = 0; o < active.size(); ++o)
-    if (active[o]) out.tangents[o] = std::move(derivatives[next++]);
+  for (std::size_t o = 0, next = 0; o < part.active.size(); ++o)
+    if (part.active[o]) out[o] = std::move(derivatives[next++]);
+  return out;
+}
+
+}  // namespace
+
+Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, JaxprTrace* linear,
+                           Trace& parent, std::uint64_t tag) {
+  if (!linear) return side_by_side(std::move(call), tangents, parent, tag);
+  const std::vector<bool> active_in = given_mask(tangents);
+  LinearPart part;
+  MappedCall primal = call;
+  primal.body = [&](std::vector<Array> blocks) {
+    return stage_linear_part(call, std::move(blocks), active_in, *linear, tag, part);
+  };
+  primal.out_shardings = [&](std::span<const ShapedArray> types) {
+    part.shardings = call.out_shardings(types.first(part.active.size()));
+    std::vector<const Sharding*> out = part.shardings;
+    for (const Residual& r : part.residuals)
+      if (!r.outside.node()) out.push_back(r.sharding);
+    return out;
+  };
+  Duals out;
+  {
+    TraceScope scope(parent);
+    std::vector<Array> results = map_over(primal);
+    for (Residual& r : part.residuals)
+      if (!r.outside.node()) r.outside = results[r.result];
+    results.resize(part.active.size());
+    out.primals = std::move(results);
+  }
+  out.tangents = bind_linear_equation(call, part, tangents, active_in, *linear);
   return out;
 }
 

@@ -52,12 +52,12 @@ bool TracedAttention::may_be_weights(const Array& x) const {
   const Var* const v = var_of(x);
   const int* const maker = v ? makers_.find(v) : nullptr;
   if (!maker) return false;
-  const Primitive* const p = program_->eqns()[static_cast<std::size_t>(*maker - 1)].primitive;
+  const Primitive* const p = program_->equations()[static_cast<std::size_t>(*maker - 1)].primitive;
   return p == &div_p || p == &convert_element_type_p;
 }
 
 void TracedAttention::index_makers() {
-  const std::vector<Eqn>& eqns = program_->eqns();
+  const std::span<const Eqn> eqns = program_->equations();
   for (; indexed_ < eqns.size(); ++indexed_)
     for (const VarRef& v : eqns[indexed_].out) makers_[v.get()] = static_cast<int>(indexed_) + 1;
 }
@@ -78,7 +78,7 @@ bool TracedAttention::differentiates(const Eqn& eqn, const Operation* operation)
 // Whether all of these equations propagate tangents. The maximum of the scores may be a constant,
 // because its share of the derivative is zero; equations that only compute the maximum are exempt.
 bool TracedAttention::keeps_tangents(const std::vector<int>& places, const Eqn& product) const {
-  const std::vector<Eqn>& eqns = program_->eqns();
+  const std::span<const Eqn> eqns = program_->equations();
   PointerMap<bool> for_more_than_greatest;
   const auto read = [&](const Eqn& e) {
     for (const Atom& a : e.in)
@@ -101,7 +101,7 @@ bool TracedAttention::keeps_tangents(const std::vector<int>& places, const Eqn& 
 // weights, back to the operands of the scores, and transpositions of operands.
 std::vector<int> TracedAttention::makers_of(std::span<const Atom> operands,
                                             std::span<const Array> primals) const {
-  const std::vector<Eqn>& eqns = program_->eqns();
+  const std::span<const Eqn> eqns = program_->equations();
   struct Visit {
     const Atom* atom;
     bool is_operand;  // of a product: only transpositions of it are followed
@@ -160,7 +160,7 @@ std::optional<TracedAttention::Call> TracedAttention::find(std::span<const Array
     for (const VarRef& v : e.out) made[v.get()] = true;
     eqns.push_back(e);
   };
-  for (const int i : places) add(program_->eqns()[static_cast<std::size_t>(i)]);
+  for (const int i : places) add(program_->equations()[static_cast<std::size_t>(i)]);
   add(product);
   const JaxprRef simple =
       simplify(*program_->part(std::move(binders), std::move(eqns), {Atom(product.out[0])}));

@@ -7,9 +7,6 @@ namespace shmap {
 
 extern Primitive jit_p;  // JitParams: a program inside, called
 
-// The batching rule (batch.cpp): batches the program inside.
-void batch_jit(BatchCall& call);
-
 struct JitParams : ParamsOf<JitParams> {
   explicit JitParams(JaxprRef j, const detail::MeshImpl* m = nullptr)
       : jaxpr(std::move(j)), over(m) {}

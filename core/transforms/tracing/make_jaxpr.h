@@ -75,7 +75,7 @@ class JaxprTrace final : public Trace {
                              const Params& params, std::span<Array> out, SourceLine source);
   TakeApart set_take_apart(TakeApart f) { return std::exchange(take_apart_, f); }
 
-  // The equations staged so far.
+  // The equations staged so far. Valid until another equation is staged.
   std::span<const Eqn> equations() const { return eqns_; }
   // StagingOptions::below.
   Trace* below() const { return options_.below; }
@@ -88,8 +88,6 @@ class JaxprTrace final : public Trace {
   Atom atom(const Array& x, const char* what, SourceLine source);
   // A variable of this program as a value of this trace.
   Array value(const VarRef& var) { return tracer(var); }
-  // The equations so far. Staging another equation may invalidate this reference.
-  const std::vector<Eqn>& eqns() const { return eqns_; }
   // atom(), as a value of this trace.
   Array lift(const Array& x, const char* what, SourceLine source);
 
