@@ -8,7 +8,7 @@
 #include "collectives/in_process.h"
 #include "collectives/ways.h"
 #include "core/base/env.h"
-#include "core/runtime/captured_numbers.h"
+#include "core/runtime/collective_numbers.h"
 
 namespace shmap {
 

@@ -14,7 +14,7 @@
 #include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
 #include "core/processes/shared_heap.h"
-#include "core/runtime/captured_numbers.h"
+#include "core/runtime/collective_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/step_label.h"
 #include "shmap/error.h"

@@ -15,7 +15,7 @@
 #include "core/ir/trace.h"
 #include "core/processes/exchanges.h"
 #include "core/processes/processes.h"
-#include "core/runtime/captured_numbers.h"
+#include "core/runtime/collective_numbers.h"
 #include "core/runtime/launch.h"
 
 namespace shmap {

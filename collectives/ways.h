@@ -1,6 +1,6 @@
 // Collectives across processes in code that only some devices run. The devices that meet are of one
-// way (core/runtime/captured_numbers.h), and each way of the active local devices has a call of its
-// own. In all processes the ways are in the same order.
+// way (core/runtime/collective_numbers.h), and each way of the active local devices has a call of
+// its own. In all processes the ways are in the same order.
 #pragma once
 #include "collectives/communicator.h"
 

@@ -14,7 +14,7 @@
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/start_across.h"
-#include "core/device/runtime.h"
+#include "core/device/at_exit.h"
 #include "core/processes/exchanges.h"
 #include "core/processes/fault_listener.h"
 #include "core/processes/processes.h"

@@ -1,7 +1,9 @@
 #include "core/device/event.h"
 
-#include "core/device/backend.h"
+#include <string>
+
 #include "core/device/host_log.h"
+#include "core/device/submit_mutex.h"
 #include "shmap/error.h"
 
 namespace shmap {

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/device/runtime.h"
+#include "core/device/at_exit.h"
 
 namespace shmap {
 

@@ -1,7 +1,6 @@
 #include "core/device/runtime.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/base/unwinder.h"
+#include "core/device/at_exit.h"
 #include "core/device/device_kinds.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
@@ -18,30 +18,6 @@
 #include "shmap/error.h"
 
 namespace shmap {
-
-namespace detail {
-
-struct BeforeStopList {
-  static BeforeStopList& get() {
-    static constinit BeforeStopList list;  // read at exit: its destructor is trivial
-    return list;
-  }
-  void add(BeforeStop& object) noexcept {
-    std::lock_guard lock(mutex_);
-    last_ = (last_ == nullptr ? first_ : last_->next_) = &object;
-  }
-  // The object after `before`, or the first one; null where there is none.
-  BeforeStop* after(const BeforeStop* before) noexcept {
-    std::lock_guard lock(mutex_);
-    return before == nullptr ? first_ : before->next_;
-  }
-
- private:
-  std::mutex mutex_;
-  BeforeStop *first_ = nullptr, *last_ = nullptr;
-};
-
-}  // namespace detail
 
 namespace {
 
@@ -100,15 +76,6 @@ void join_processes(const Options& options) {
       }
     }
   });
-}
-
-// Does nothing in a forked child, which has only one thread.
-void stop_backends() noexcept {
-  if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
-    detail::BeforeStopList& list = detail::BeforeStopList::get();
-    for (detail::BeforeStop* b = nullptr; (b = list.after(b)) != nullptr;) b->before_stop();
-    for (const auto& backend : r->backends()) backend->stop();
-  }
 }
 
 std::mutex& start_mutex() {
@@ -200,22 +167,6 @@ Runtime& start_runtime(const Options* options) {
   stop_when_main_ends();
   the_runtime.store(running, std::memory_order_release);
   return *running;
-}
-
-void stop_first_at_exit() noexcept { std::atexit(stop_backends); }
-
-void call_before_stop(BeforeStop& object) noexcept { BeforeStopList::get().add(object); }
-
-void stop_when_main_ends() noexcept {
-  // exit() destroys the calling thread's thread_local variables before it calls any handler.
-  struct End {
-    ~End() {
-      if (getpid() == gettid()) stop_backends();
-    }
-  };
-  static thread_local End end;
-  (void)&end;  // registers the destructor of `end`
-  thread_state.stops_devices = true;
 }
 
 }  // namespace detail

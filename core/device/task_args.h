@@ -1,6 +1,6 @@
 // TaskArgs: owns a task's args on behalf of a function that was given the task.
 #pragma once
-#include "core/device/stream.h"
+#include "core/device/task.h"
 
 namespace shmap {
 

@@ -14,7 +14,7 @@
 #include "core/ir/enter_blocks.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
-#include "core/runtime/captured_numbers.h"
+#include "core/runtime/collective_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/operands_in_transfer.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/device/runtime.h"
+#include "core/device/at_exit.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -15,7 +15,7 @@
 #include "core/cpu/kernels/matmul/divided_sums.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
 #include "core/cpu/kernels/matmul/vector_product.h"
-#include "core/device/runtime.h"
+#include "core/device/at_exit.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {

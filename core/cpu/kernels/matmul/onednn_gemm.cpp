@@ -20,7 +20,7 @@
 #include "core/base/signals_blocked.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/move/copy_transpose.h"
-#include "core/device/runtime.h"
+#include "core/device/at_exit.h"
 #include "shmap/error.h"
 
 #define SHMAP_STRING_(x) #x

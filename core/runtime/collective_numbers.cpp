@@ -1,4 +1,4 @@
-#include "core/runtime/captured_numbers.h"
+#include "core/runtime/collective_numbers.h"
 
 #include <map>
 #include <mutex>
