@@ -43,13 +43,13 @@ class Dependent {
 };
 
 // An equation with only those results that are wanted, and what else it has to keep.
-struct Part {
+struct PartialEqn {
   std::shared_ptr<const Params> params;  // null: the equation as it is
   Mask in, out;                          // which operands and results the part has
 };
 
-Part part_of(const Primitive& primitive, const Params& params, std::size_t operands,
-             const Mask& wanted, PruneMemo& memo) {
+PartialEqn part_of(const Primitive& primitive, const Params& params, std::size_t operands,
+                   const Mask& wanted, PruneMemo& memo) {
   PruneCall call{params, wanted, memo, nullptr, {}, {}};
   primitive.prune(call);
   if (!call.pruned) return {nullptr, Mask(operands, true), Mask(wanted.size(), true)};
@@ -76,14 +76,14 @@ Mask dependent(const Primitive& primitive, const Params& params, const Mask& lin
   return found;
 }
 
-// Whether what the programs inside do with primals is done again where the linear program runs:
-// checkpoint computes its values again, and while_loop its trips.
+// Whether the linear program repeats the inner programs' work on primals: checkpoint recomputes
+// values, while_loop repeats its trips.
 bool runs_again(const Primitive& p) {
   return p.stays_apart || p.control_flow == ControlFlow::while_loop;
 }
 
-// The effects of a program and of those inside of it, and whether they are had again; `again`:
-// whether those of this program are.
+// Collects the equations with effects of a program and its inner programs; the value is true if the
+// linear program repeats the effect. `again`: whether it repeats this program.
 void find_effects(const Jaxpr& jaxpr, bool again, std::map<const Eqn*, bool>& found) {
   for (const Eqn& e : jaxpr.eqns) {
     if (!has_effect(e)) continue;
@@ -96,11 +96,12 @@ void find_effects(const Jaxpr& jaxpr, bool again, std::map<const Eqn*, bool>& fo
   }
 }
 
-// How an operation with programs inside is done in two parts.
-class TwoParts {
+// An operation with programs inside, split in two: the known part, which computes results that
+// depend on primals alone, and the rest.
+class SplitEqn {
  public:
   // linear: which operands depend on tangents; results: how many there are.
-  TwoParts(const Primitive& primitive, const Params& params, const Mask& linear,
+  SplitEqn(const Primitive& primitive, const Params& params, const Mask& linear,
            std::size_t results, PruneMemo& memo)
       : primitive_(primitive),
         params_(params),
@@ -125,11 +126,11 @@ class TwoParts {
   const Mask& rest() const { return rest_; }  // the results that depend on tangents
   bool has_known() const { return !all(rest_) || !known_effects_.empty(); }
   bool has_rest() const { return any(rest_) || !rest_effects_.empty(); }
-  Part known_part() const { return part(flipped(rest_), known_effects_); }
-  Part rest_part() const { return part(rest_, rest_effects_); }
+  PartialEqn known_part() const { return part(flipped(rest_), known_effects_); }
+  PartialEqn rest_part() const { return part(rest_, rest_effects_); }
 
  private:
-  Part part(const Mask& wanted, const EffectSet& effects) const {
+  PartialEqn part(const Mask& wanted, const EffectSet& effects) const {
     if (known_effects_.empty() && rest_effects_.empty())
       return part_of(primitive_, params_, operands_, wanted, memo_);
     PruneMemo memo{&effects, {}};
@@ -153,9 +154,9 @@ std::vector<T> chosen(std::span<const T> items, const Mask& kept) {
 }
 
 // Hands the part to the trace, which must be current, and writes its results in `wanted` to `out`.
-void process_part(Trace& trace, const Primitive& primitive, const Part& part, const Params& params,
-                  std::span<const Array> in, const Mask& wanted, std::span<Array> out,
-                  SourceLine source) {
+void process_part(Trace& trace, const Primitive& primitive, const PartialEqn& part,
+                  const Params& params, std::span<const Array> in, const Mask& wanted,
+                  std::span<Array> out, SourceLine source) {
   std::vector<Array> operands = chosen(in, part.in);
   std::vector<Array> results(
       static_cast<std::size_t>(std::count(part.out.begin(), part.out.end(), true)));
@@ -167,12 +168,13 @@ void process_part(Trace& trace, const Primitive& primitive, const Part& part, co
   }
 }
 
-bool take_apart(JaxprTrace& linear, const Primitive& primitive, std::span<Array> in,
-                const Params& params, std::span<Array> out, SourceLine source) {
+// The hook: stages only the part of the operation that depends on tangents.
+bool evaluate_partially(JaxprTrace& linear, const Primitive& primitive, std::span<Array> in,
+                        const Params& params, std::span<Array> out, SourceLine source) {
   Mask staged;
   for (const Array& x : in) staged.push_back(linear.is_staged(x));
   const SplitScope split;
-  const TwoParts parts(primitive, params, staged, out.size(), split.memo());
+  const SplitEqn parts(primitive, params, staged, out.size(), split.memo());
   if (!parts.has_known()) return false;
   {
     TraceScope scope(*linear.below());
@@ -185,7 +187,7 @@ bool take_apart(JaxprTrace& linear, const Primitive& primitive, std::span<Array>
   return true;
 }
 
-Eqn part_eqn(const Eqn& eqn, const Part& part, const Mask& wanted) {
+Eqn part_eqn(const Eqn& eqn, const PartialEqn& part, const Mask& wanted) {
   Eqn made{eqn.primitive,
            chosen(std::span<const Atom>(eqn.in), part.in),
            part.params ? part.params : eqn.params,
@@ -221,7 +223,7 @@ JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {
   std::vector<Eqn> eqns;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e) {
     const Eqn& eqn = jaxpr.eqns[e];
-    const TwoParts parts(*eqn.primitive, *eqn.params, vars.among(eqn.in), eqn.out.size(), memo);
+    const SplitEqn parts(*eqn.primitive, *eqn.params, vars.among(eqn.in), eqn.out.size(), memo);
     const Mask& rest = parts.rest();
     vars.add(eqn.out, rest);
     if (!any(rest) || all(rest)) {
@@ -237,11 +239,12 @@ JaxprRef split_equations(const Jaxpr& jaxpr, const Mask& linear) {
   return jaxpr_like(jaxpr, jaxpr.binders, std::move(eqns), jaxpr.outs);
 }
 
-PartialEvaluation::PartialEvaluation(JaxprTrace& linear) : PartialEvaluation(linear, take_apart) {}
+PartialEvaluation::PartialEvaluation(JaxprTrace& linear)
+    : PartialEvaluation(linear, evaluate_partially) {}
 
-PartialEvaluation::PartialEvaluation(JaxprTrace& linear, JaxprTrace::TakeApart f)
-    : linear_(linear), before_(linear.set_take_apart(f)) {}
+PartialEvaluation::PartialEvaluation(JaxprTrace& linear, JaxprTrace::PartialEvalHook hook)
+    : linear_(linear), before_(linear.set_partial_eval_hook(hook)) {}
 
-PartialEvaluation::~PartialEvaluation() { linear_.set_take_apart(before_); }
+PartialEvaluation::~PartialEvaluation() { linear_.set_partial_eval_hook(before_); }
 
 }  // namespace shmap

@@ -1,10 +1,9 @@
-// Partial evaluation (jax.interpreters.partial_eval): of an equation with a program inside that
-// gets primals and tangents together, the results that depend on primals alone can be computed
-// without the tangents. Such equations come from rules of custom_jvp that call a program (jit,
-// scan, cond, shard_map) of both, for one by differentiating under vmap a function that has a
-// program inside. What both parts need is computed in both. What a program prints of primals alone
-// it prints with the primals, and the rest where the linear program runs, as JAX does; checkpoint
-// and while_loop compute their primals again there, and print them again.
+// Partial evaluation (jax.interpreters.partial_eval). An equation with an inner program (jit, scan,
+// cond, shard_map) in a custom_jvp rule may take primals and tangents together. This splits it
+// in two: one equation for results that depend on primals alone, computed with the primals, and one
+// for the rest, which goes into the linear program. Work that both need is computed in both. Prints
+// that depend on primals alone run with the primals (as in JAX); checkpoint and while_loop repeat
+// theirs in the linear program.
 #pragma once
 #include <map>
 #include <utility>
@@ -15,10 +14,8 @@
 
 namespace shmap {
 
-// Alive while a program is taken apart and transposed. The programs inside of it are transposed
-// meanwhile, so that each level of a nest would prune all levels below it again, and ask again what
-// depends on what: both are kept for as long as the outermost of these objects of the thread is
-// alive.
+// Alive while a program is split and transposed. Nested programs are pruned and queried at every
+// level; the results are cached until the thread's outermost SplitScope ends.
 class SplitScope {
  public:
   SplitScope() : before_(memo_) {
@@ -59,14 +56,14 @@ JaxprRef split_equations(const Jaxpr& jaxpr, const std::vector<bool>& linear);
 class PartialEvaluation {
  public:
   explicit PartialEvaluation(JaxprTrace& linear);
-  PartialEvaluation(JaxprTrace& linear, JaxprTrace::TakeApart f);
+  PartialEvaluation(JaxprTrace& linear, JaxprTrace::PartialEvalHook hook);
   ~PartialEvaluation();
   PartialEvaluation(const PartialEvaluation&) = delete;
   PartialEvaluation& operator=(const PartialEvaluation&) = delete;
 
  private:
   JaxprTrace& linear_;
-  JaxprTrace::TakeApart before_;
+  JaxprTrace::PartialEvalHook before_;
 };
 
 }  // namespace shmap

@@ -40,11 +40,12 @@ void append_tangents(const JvpCall& call, const Flags& active, std::size_t from,
 
 // ---- loops of primals and tangents together
 
-// Sorts the arguments of a body of primals and tangents into the arguments of the program.
-class Together {
+// The body of a loop that carries primals and tangents: sorts its leaves into the arguments of the
+// JVP program.
+class JvpBody {
  public:
-  Together(const JvpCall& call, const JvpProgram& program, const Flags& active, std::size_t consts,
-           std::size_t carry)
+  JvpBody(const JvpCall& call, const JvpProgram& program, const Flags& active, std::size_t consts,
+          std::size_t carry)
       : program_(program), active_(active), consts_(consts), carry_(carry) {
     values_.assign(call.primals.begin(),
                    call.primals.begin() + static_cast<std::ptrdiff_t>(consts));
@@ -113,7 +114,7 @@ void forward_scan(JvpCall& call, const ScanLoopParams& p) {
   const JvpProgram program = settle(
       active, first, carry, call.out.size(),
       [&](const Flags& in, const Flags& wanted) { return *derived_jvp(p.jaxpr, in, wanted); });
-  Together body(call, program, active, first, carry);
+  JvpBody body(call, program, active, first, carry);
   body.give(call, stage_scan(site_of(call), detail::BodyRef(body),
                              with_tangents(call, active, first, first + carry),
                              with_tangents(call, active, first + carry, active.size()), p.length,
@@ -153,7 +154,7 @@ void jvp_while(JvpCall& call) {
     leaves.resize(carry);
     JaxprBody(*p.cond_jaxpr, test_consts)(leaves, result);
   };
-  Together body(inner, program, active, bodies, carry);
+  JvpBody body(inner, program, active, bodies, carry);
   const auto stage = [&] {
     body.give(inner, stage_while(site_of(call), detail::BodyRef(test), detail::BodyRef(body),
                                  with_tangents(inner, active, bodies, bodies + carry)));

@@ -13,18 +13,18 @@ namespace shmap {
 namespace {
 
 // Records with which shardings a program takes its arguments while it is lowered.
-class Asked final : public LowerLog {
+class RequestedShardings final : public LowerLog {
  public:
   struct Uses {
-    // The first split that was asked for, or what a constraint says.
+    // Of the shardings that constraints give the argument and those to which operations move it,
+    // the first in the order of the program.
     const Sharding* first = nullptr;
-    bool said = false;                 // whether a constraint gave `first`
     std::vector<const Sharding*> all;  // all shardings, each once
     void add(const Sharding* s) {
       if (std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
     }
   };
-  explicit Asked(std::size_t arguments) : uses(arguments) {}
+  explicit RequestedShardings(std::size_t arguments) : uses(arguments) {}
   std::vector<Uses> uses;
 
   void argument(std::size_t index, const LowerValue& x) override { index_[x.block.node()] = index; }
@@ -32,11 +32,9 @@ class Asked final : public LowerLog {
   void begin_eqn(const Eqn& e, std::span<const LowerValue> in) override {
     open_.push_back({&e, {in.begin(), in.end()}, {}});
     if (!is_sharding_constraint(*e.primitive)) return;
-    if (Uses* u = find(in[0]); u && !u->said) {
-      const Sharding* to = params_as<ConstraintParams>(*e.params).sharding;
-      u->said = true;
-      if (!u->first) u->first = to;
-    }
+    // Also where the argument has that sharding already, so that nothing moves it.
+    if (Uses* u = find(in[0]); u && !u->first)
+      u->first = params_as<ConstraintParams>(*e.params).sharding;
   }
   void planned(const Partition& plan, const PartitionReasons&) override {
     for (std::size_t i = 0; i < open_.back().in.size(); ++i)
@@ -46,7 +44,7 @@ class Asked final : public LowerLog {
              std::span<const Eqn>) override {
     Uses* u = find(x);
     if (!u) return;
-    if (!u->first && !u->said) u->first = to;
+    if (!u->first) u->first = to;
     u->add(to);
     if (!open_.empty()) open_.back().seen.push_back(x.block.node());
   }
@@ -87,21 +85,22 @@ class Asked final : public LowerLog {
 };
 
 // Lowers the program for these shardings. Null where it works on other meshes too.
-std::unique_ptr<Asked> ask(const Jaxpr& jaxpr, const detail::MeshImpl* mesh,
-                           const std::vector<const Sharding*>& shardings) {
-  auto asked = std::make_unique<Asked>(shardings.size());
-  Lowering lowering(mesh, asked.get());
+std::unique_ptr<RequestedShardings> requested_shardings(
+    const Jaxpr& jaxpr, const detail::MeshImpl* mesh,
+    const std::vector<const Sharding*>& shardings) {
+  auto requested = std::make_unique<RequestedShardings>(shardings.size());
+  Lowering lowering(mesh, requested.get());
   std::vector<LowerValue> args;
   for (std::size_t i = 0; i < shardings.size(); ++i) {
     args.push_back(lowering.argument(jaxpr.binders[i]->type, shardings[i]));
-    asked->argument(i, args.back());
+    requested->argument(i, args.back());
   }
   try {
     lowering.program(jaxpr, std::move(args));
   } catch (const OtherMesh&) {
     return nullptr;
   }
-  return asked;
+  return requested;
 }
 
 // The shardings that constraints on results ask of the arguments, carried back through the factors
@@ -158,12 +157,12 @@ std::vector<const Sharding*> argument_shardings(const Jaxpr& jaxpr, std::size_t 
   // The sharding of one argument may decide those of others: repeated while a round finds more.
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds && missing(); ++round) {
-    const std::unique_ptr<Asked> asked = ask(jaxpr, mesh, filled());
-    if (!asked) return result();
+    const auto requested = requested_shardings(jaxpr, mesh, filled());
+    if (!requested) return result();
     bool found = false;
     for (std::size_t i = 0; i < known.size(); ++i) {
-      if (known[i] || !asked->uses[i].first) continue;
-      known[i] = asked->uses[i].first;
+      if (known[i] || !requested->uses[i].first) continue;
+      known[i] = requested->uses[i].first;
       found = true;
     }
     if (found) continue;
@@ -189,10 +188,10 @@ std::vector<const Sharding*> constant_shardings(const Jaxpr& jaxpr, std::size_t 
   if (!any || mesh->size() == 1) return all;
   std::vector<const Sharding*> shardings = all;
   shardings.insert(shardings.end(), arguments.begin(), arguments.end());
-  const std::unique_ptr<Asked> asked = ask(jaxpr, mesh, shardings);
-  if (!asked) return all;
+  const auto requested = requested_shardings(jaxpr, mesh, shardings);
+  if (!requested) return all;
   for (std::size_t i = 0; i < consts; ++i)
-    if (asked->uses[i].all.size() == 1) all[i] = asked->uses[i].all[0];
+    if (requested->uses[i].all.size() == 1) all[i] = requested->uses[i].all[0];
   return all;
 }
 

@@ -102,7 +102,7 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
     TraceScope below(*options_.below);
     return options_.below->process(primitive, in, params, out, source);
   }
-  if (take_apart_ && take_apart_(*this, primitive, in, params, out, source)) return;
+  if (partial_eval_hook_ && partial_eval_hook_(*this, primitive, in, params, out, source)) return;
   if (env_ && options_.check_variance && !primitive.variance && !primitive.group)
     unify_variance(primitive, in, source);
   if (primitive.group && !primitive.interpret && !env_) {

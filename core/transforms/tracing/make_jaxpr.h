@@ -71,9 +71,12 @@ class JaxprTrace final : public Trace {
   // A function that process calls for an operation some of whose operands are values of this
   // program (is_staged). It may set the results, and then returns true; otherwise the operation
   // becomes an equation. Null: there is no such function. Returns the one before.
-  using TakeApart = bool (*)(JaxprTrace& trace, const Primitive& primitive, std::span<Array> in,
-                             const Params& params, std::span<Array> out, SourceLine source);
-  TakeApart set_take_apart(TakeApart f) { return std::exchange(take_apart_, f); }
+  using PartialEvalHook = bool (*)(JaxprTrace& trace, const Primitive& primitive,
+                                   std::span<Array> in, const Params& params, std::span<Array> out,
+                                   SourceLine source);
+  PartialEvalHook set_partial_eval_hook(PartialEvalHook hook) {
+    return std::exchange(partial_eval_hook_, hook);
+  }
 
   // The equations staged so far. Valid until another equation is staged.
   std::span<const Eqn> equations() const { return eqns_; }
@@ -98,7 +101,7 @@ class JaxprTrace final : public Trace {
 
   const detail::AxisEnv* env_;
   StagingOptions options_;
-  TakeApart take_apart_ = nullptr;
+  PartialEvalHook partial_eval_hook_ = nullptr;
   std::vector<VarRef> arguments_;
   std::vector<Eqn> eqns_;
   struct Constant {
