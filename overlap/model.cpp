@@ -118,9 +118,9 @@ double cpu_us(const OverlapSpec& spec, const ProductSizes& w, DType dtype, bool 
   return product + bytes / kCoreBytes + 4 * steps * kCoreCallUs;
 }
 
-// The network of a node carries what comes for all its ranks. A process receives what its ranks
-// gather, or add, once; each rank what it exchanges. In a ring a node has one neighbour on each
-// side, whatever the number of its ranks.
+// A node's link carries the data for all ranks on the node. Gathered blocks and partial sums are
+// received once per process; exchanged pieces once per rank. In a ring a node has one neighbour on
+// each side, whatever the number of its ranks.
 double network_us(const OverlapMachine& machine, const OverlapSpec& spec, const ProductSizes& w,
                   DType dtype, Overlap form) {
   const double n = spec.ranks, elsewhere = n - machine.nodes.ranks;
@@ -135,8 +135,8 @@ double network_us(const OverlapMachine& machine, const OverlapSpec& spec, const 
     const int times = exchanges ? machine.nodes.ranks : machine.nodes.processes;
     return on_cores + wire_us(times * elsewhere * piece);
   }
-  // The core that multiplies copies what it sends into the system's memory, and what comes out of
-  // it.
+  // The core that multiplies also copies outgoing data into the system's buffers and incoming data
+  // out of them.
   const double step = (on_cores + 2 * (n - 1) * w.moved / kCoreBytes) / n;
   const double hop =
       wire_us(w.moved * (exchanges ? machine.nodes.ranks * elsewhere / (n - 1) : 1)) +

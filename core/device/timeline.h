@@ -37,9 +37,9 @@ inline TimelineSink* timeline_sink() noexcept {
 inline void set_timeline_sink(TimelineSink* sink) noexcept {
   detail::timeline_sink.store(sink, std::memory_order_release);
 }
-// Turns recording off, after which the sink may be destroyed: waits until the tasks so far are
-// recorded, and once more until no task that began meanwhile, on whichever thread, has yet to
-// record into the sink that it saw. Returns the first error that synchronize() reported, or null.
+// Turns recording off; the sink may be destroyed afterwards. Waits until all enqueued tasks are
+// recorded, then for tasks that started during that wait and still use the sink. Blocks. Returns
+// the first error that synchronize() reported, or null.
 std::exception_ptr stop_recording(Backend& backend) noexcept;
 
 // A sink that stores its events.

@@ -26,7 +26,7 @@ inline constexpr std::int64_t kCheckpointAlignment = 64;
 // size and 16 MiB.
 inline constexpr std::int64_t kCheckpointMaxIndex = std::int64_t{16} << 20;
 inline constexpr std::size_t kCheckpointMaxLeaves = 16384;
-// The bytes that are copied and checksummed at a time; they fit into the processor's second cache.
+// The bytes that are copied and checksummed at a time; they fit into the processor's L2 cache.
 inline constexpr std::int64_t kCheckpointPiece = std::int64_t{128} << 10;
 
 struct CheckpointLeaf {

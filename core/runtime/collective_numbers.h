@@ -1,11 +1,10 @@
 // The numbers of collectives that leave the process.
 //
-// Ways. Where devices take different ways (core/ir/divergence.h), those that agree in their
-// coordinates on the axes of the divergence take the same one: these devices of all processes are
-// called a way here. A process may have devices of several ways and run the branches of all, while
-// another one has devices of one way alone. Collectives are over other axes than those of the
-// divergence, so that the devices which meet in one are of one way. Each way therefore counts its
-// collectives by itself, and a process takes part in those of the ways of its active devices.
+// Where devices take different branches or trips (core/ir/divergence.h), all devices with the same
+// coordinates on the axes of the divergence take the same path, here called a way. A process may
+// have devices on several ways, and then runs the code of each. A collective inside divergent code
+// is over other axes, so all its devices are on one way. Each way therefore numbers its collectives
+// separately.
 //
 // In a capture the numbers count from 0; each launch of the graph takes as many new numbers and
 // adds the first of them (Graph::launch's ticket). A replay therefore uses the numbers that the

@@ -63,8 +63,9 @@ class Plan final : IdleMemory {
     std::unique_ptr<ControlState> state;
   };
   void run_control(Stage& stage, std::vector<Array>& values) const;
-  // The memory of graphs: a later call captures them again. While the plan runs, that of segments
-  // which do not use it, if this is the thread that runs it.
+  // Frees the memory of captured graphs, which a later call captures again. If the calling thread
+  // is running this plan, frees only that of segments that do not use graphs in this run; if
+  // another thread is, frees nothing.
   bool give_up() noexcept override;
 
   const detail::MeshImpl* mesh_;

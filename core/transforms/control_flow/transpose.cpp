@@ -134,7 +134,7 @@ class ScanTransposer {
     Flags known(p_.jaxpr->outs.size());
     for (std::size_t k = 0; k < carry_; ++k) known[k] = !linear_[first_ + k];
     if (!any_of(known)) return {};
-    PruneMemo memo{&no_effects, {}};  // effects are had in the trips of the transpose
+    PruneMemo memo{&no_effects, {}};  // the transpose's trips perform the effects
     const PrunedJaxpr pruned = prune_jaxpr(*p_.jaxpr, known, memo);
     std::vector<Array> init, xs;
     for (std::size_t i = first_; i < linear_.size(); ++i)

@@ -8,9 +8,9 @@
 
 namespace shmap {
 
-// Whether a program that is called in an eager body may run as a plan here. Where only some devices
-// come by, a plan does not know of which to print, and does not refuse collectives that only some
-// devices would call.
+// Whether a program called in an eager body may run as a plan here. Not in divergent code if the
+// program prints (a plan cannot restrict the output to the active devices) or has a collective over
+// an axis of the divergence (which a plan would not refuse).
 bool may_be_planned(const Jaxpr& jaxpr);
 
 // Runs an equation of control flow of a plan (core/runtime/plan.h, RunControl). `state` keeps the

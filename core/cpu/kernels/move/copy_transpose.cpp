@@ -110,7 +110,7 @@ inline void copy_run(char* to, const char* from, int64_t bytes) {
   copy_short<step>(to + at, from + at, bytes - at);
 }
 
-// Fetches the lines of a run into the first cache (level 3) or the second (2).
+// Fetches the lines of a run into the L1 cache (level 3) or the L2 cache (2).
 template <int level>
 inline void prefetch_run(const char* from, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, level);
