@@ -23,6 +23,7 @@ struct GraphTask {
 class Graph : public RefCounted {
  public:
   virtual ~Graph() = default;
+  // The numbers of tasks and of dependencies between them; for tests and texts.
   virtual int nodes() const noexcept = 0;
   virtual int edges() const noexcept = 0;
   virtual std::int64_t cost_ns() const noexcept = 0;  // the sum over the nodes

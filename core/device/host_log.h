@@ -42,6 +42,7 @@ inline bool host_log_runs() noexcept {
 // Any thread may log. Entries are dropped while no log runs, and if there is no memory for them.
 void log_host_span(const char* kind, std::string name, std::int64_t begin_ns,
                    std::int64_t end_ns) noexcept;
+// `bytes`: those in use in the memory space with id `space` (MemorySpace::id).
 void log_memory(int space, std::int64_t bytes) noexcept;
 void log_exchange(const ExchangeNote& note) noexcept;
 

@@ -68,7 +68,7 @@ class MemorySpace {
   std::int64_t pending_bytes() const noexcept { return pending_.load(std::memory_order_relaxed); }
   std::int64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
   void set_limit(std::int64_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
-  void reset_peak() noexcept;
+  void reset_peak() noexcept;  // makes the peak the bytes in use now
   // Returns the cached blocks to the system.
   void trim() noexcept;
   // Takes back freed buffers whose pending work is done.

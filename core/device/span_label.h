@@ -31,6 +31,8 @@ struct SpanDetails {
 class SpanSubject {
  public:
   virtual ~SpanSubject() = default;
+  // Called by the thread that writes a trace, perhaps long after the operation: may allocate, and
+  // must not use arrays of the operation.
   virtual SpanDetails details() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Attempts: how one thread may do all the work of a task with `later` (core/device/stream.h).
+// Attempts: how one thread may do all the work of a task with `later` (core/device/task.h).
 //
 // Passing the end of such a task from one thread to another costs more than a small exchange with
 // another process, whose answer mostly comes within a microsecond. If a task with `later` has a

@@ -60,7 +60,8 @@ struct Eqn {
 // Whether the equation must be kept, in program order, even if its results are unused: its
 // primitive has an effect, or a program in its parameters has one.
 bool has_effect(const Eqn& eqn);
-// The programs in the parameters of an equation, in the order of the parameters.
+// The programs in the parameters of an equation, in the order of the parameters. The pointers live
+// as long as `params`.
 std::vector<const Jaxpr*> inner_jaxprs(const Params& params);
 
 // Facts about a program that passes find out and store, so that later passes need not find them out
@@ -86,9 +87,9 @@ class JaxprFacts {
   mutable std::atomic<std::uint8_t> facts_{0};
 };
 
-// What a higher room keeps of a program for as long as the program lives: derivatives of it, or its
-// plans. Nothing that is kept may own the program, which would then never be destroyed. A copy of a
-// program begins with nothing. Thread-safe.
+// A cache slot of a program, for data that a higher room derives from the program (derivatives,
+// plans) and that lives as long as it. The data must not own the program, since neither would then
+// be freed. A copy of a program starts with an empty slot. Thread-safe.
 class KeptWithJaxpr {
  public:
   struct Kept {
@@ -142,8 +143,8 @@ inline Ref<Jaxpr> jaxpr_like(const Jaxpr& like, std::vector<VarRef> binders, std
   return made;
 }
 
-// A jaxpr and the values of its first binders.
 namespace detail {
+// A jaxpr and the values of its first binders.
 struct ClosedJaxprImpl {
   JaxprRef jaxpr;
   std::vector<Array> consts;

@@ -128,8 +128,9 @@ struct TypeNode final : Node {
 };
 
 inline Node* node_of(const Array& x) { return static_cast<Node*>(x.node()); }
-// The node of x. ValueError where the array is empty or was moved from (donated); `what` names it.
+// Throws the ValueError for an array without a node.
 [[noreturn]] void throw_empty(const char* what, SourceLine source);
+// The node of x. ValueError where the array is empty or was moved from (donated); `what` names it.
 inline Node& checked_node(const Array& x, const char* what, SourceLine source = {}) {
   Node* node = node_of(x);
   if (node == nullptr) [[unlikely]]

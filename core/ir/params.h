@@ -77,6 +77,7 @@ class ParamsOf : public Params {
 
 extern const Params no_params;
 
+// Unchecked: `p` must be a T.
 template <class T>
 const T& params_as(const Params& p) {
   return static_cast<const T&>(p);
@@ -88,7 +89,7 @@ struct ParamText {
   std::string name, text;
   const Jaxpr* jaxpr = nullptr;
 };
-std::vector<ParamText> param_texts(const Params& params);
+std::vector<ParamText> param_texts(const Params& params);  // in the order of Params::visit
 std::string to_string(const Params& params);  // "axes=(0, 1) dtype=f32", "" where there are none
 // Appends bytes to `key`, which are equal for equal parameters of the same primitive. Programs in
 // parameters are compared by identity.

@@ -260,6 +260,7 @@ std::vector<const Primitive*> all_primitives();    // by name
 // nor a reason for it (Primitive::no_kernel); names all of them. Called at the library's start.
 void check_kernels(std::span<const DeviceKind> kinds);
 
+// Primitive::result_count, or 1.
 int result_count(const Primitive& primitive, Types in, const Params& params);
 // abstract_eval, then variance. `env`: the axes in scope, or null outside a body.
 void infer_types(const Primitive& primitive, Types in, const Params& params,

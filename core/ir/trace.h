@@ -95,13 +95,16 @@ class UserCodeScope : LibraryScope {
 };
 inline bool Trace::casts() const { return LibraryScope::is_active() || auto_pbroadcast(); }
 
+// The trace of this thread's innermost TraceScope; outside of all scopes base_trace(), whose errors
+// it then has.
 Trace& current_trace();
 // The trace of operations outside every transform. The first call starts the library: it registers
 // all primitives, kernels and passes, and throws Error where a backend lacks a kernel
 // (check_kernels), where a check of check_at_start throws, or where no base trace was set. Any
 // thread.
 Trace& base_trace();
-// Makes `trace` the base trace; called by the register function of the trace's room.
+// Makes `trace` the base trace; called by the register function of the trace's room, before the
+// library has started. `trace` must never be destroyed.
 void set_base_trace(Trace& trace);
 // For register functions: `check` is called when everything is registered, with the kinds of
 // devices for which this build has a backend. A check that is given twice is called once.
@@ -193,7 +196,10 @@ class FunctionScope {
 [[noreturn]] void throw_escaped(const Node& value, const char* what, SourceLine source);
 
 // Hands an operation with one result to the current trace. Operands are taken by value: a temporary
-// or moved-from operand is donated.
+// or moved-from operand is donated. Throws what the primitive's type rule throws (TypeError,
+// ValueError), with the caller's line, and OutOfMemory. Does not wait for the result in eager mode,
+// unless SHMAP_CHECK_NANS is set or the primitive's rule reads a value (cond, while_loop); may wait
+// for room where many tasks or many freed bytes are pending.
 Array bind(const Primitive& primitive, std::span<Array> in, const Params& params,
            SourceLine source);
 Array bind(const Primitive& primitive, Array x, const Params& params, SourceLine source);
