@@ -26,7 +26,7 @@ constexpr std::int64_t kShareBytes = 32 << 10;
 constexpr std::int64_t kShareBytesOfTwo = 256 << 10;
 
 // A sum of parcels, which are read in the senders' memory, and of this process's own blocks.
-class SumWhereTheyLie final : public RoundWork {
+class InPlaceSum final : public RoundWork {
  public:
   struct Leaf {
     const std::byte* own;  // null: a parcel
@@ -37,8 +37,7 @@ class SumWhereTheyLie final : public RoundWork {
     std::byte* to;
     std::int64_t n;  // elements
   };
-  SumWhereTheyLie(const DeviceOps& ops, Reduction op, DType dtype)
-      : ops_(ops), op_(op), dtype_(dtype) {}
+  InPlaceSum(const DeviceOps& ops, Reduction op, DType dtype) : ops_(ops), op_(op), dtype_(dtype) {}
 
   void add(Sum sum) {
     // The number of parts is such that a part reads about as many bytes as a part of a copy.
@@ -89,7 +88,7 @@ class SumCall : public LocalWork {
   SumCall(const GroupBlocks& g, Reduction op, DType dtype) : LocalWork(g), op_(op), dtype_(dtype) {}
 
  protected:
-  using Leaf = SumWhereTheyLie::Leaf;
+  using Leaf = InPlaceSum::Leaf;
 
   // True if this process adds the other processes' blocks directly from their shared memory or
   // their messages, instead of receiving them first. Larger blocks are not in shared memory, and
@@ -106,7 +105,7 @@ class SumCall : public LocalWork {
   }
 
   // Whether this process adds blocks of others. If not, it has a block of every rank.
-  static bool comes(const Class& c) {
+  static bool receives_blocks(const Class& c) {
     return std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
   }
 
@@ -193,15 +192,15 @@ class AllReduce : public SumCall {
       Round first, second;
       std::vector<std::vector<At>> subtrees(cross_.classes.size());
       std::vector<bool> added(subtrees.size(), false);  // true if the first exchange makes the sum
-      auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
+      auto work = std::make_shared<InPlaceSum>(ops_, op_, dtype_);
       for (std::size_t i = 0; i < subtrees.size(); ++i) {
         const Class& c = cross_.classes[i];
-        if (where_they_lie(c)) {
+        if (adds_in_place(c)) {
           add_leaves(c, results[c.targets.front()], *work, first);
           continue;
         }
         make_subtrees(c, subtrees[i]);
-        added[i] = add_where_they_lie(c, subtrees[i], results[c.targets.front()], *work, first);
+        added[i] = add_in_place(c, subtrees[i], results[c.targets.front()], *work, first);
         if (!added[i]) add_first(c, subtrees[i], first);
       }
       if (!work->empty()) first.work = std::move(work);
@@ -220,7 +219,7 @@ class AllReduce : public SumCall {
         }
         const auto [begin, end] = share_of(c, c.own);
         const Block& result = results[c.targets.front()];
-        if (!where_they_lie(c)) combine(c.targets.front(), subtrees[i], {result, 0}, begin, end);
+        if (!adds_in_place(c)) combine(c.targets.front(), subtrees[i], {result, 0}, begin, end);
         for (const Peer& peer : c.peers) {
           const auto [from, to] = share_of(c, index_of(c, peer.process));
           if (begin < end) second.send(peer.process, result, begin * item_, (end - begin) * item_);
@@ -244,7 +243,7 @@ class AllReduce : public SumCall {
   // True if each process reads its share of each device's block in place, and adds all of them at
   // once: then the processes together read each block once, and write nothing but the result. If
   // blocks would have to be copied, it is better to add the blocks of a process first.
-  bool where_they_lie(const Class& c) const { return in_shares(c) && reads_in_place(c); }
+  bool adds_in_place(const Class& c) const { return in_shares(c) && reads_in_place(c); }
   std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
     return share(n_, kGrainBytes / item_, static_cast<int>(index),
                  static_cast<int>(c.processes.size()));
@@ -255,12 +254,13 @@ class AllReduce : public SumCall {
   }
 
   // Lends the blocks of this process's devices to the processes that add shares of them, and adds
-  // this process's share of all blocks to `work`, which writes it into the result. Where nothing
-  // comes, the share is a task of its own: the round may then be empty, and would not be done.
-  void add_leaves(const Class& c, const Block& result, SumWhereTheyLie& work, Round& round) const {
+  // this process's share of all blocks to `work`, which writes it into the result. If this
+  // process receives no blocks, its share is a separate task, because a round without parcels is
+  // not enqueued.
+  void add_leaves(const Class& c, const Block& result, InPlaceSum& work, Round& round) const {
     const auto [begin, end] = share_of(c, c.own);
-    const bool in_round = comes(c);
-    std::vector<SumWhereTheyLie::Leaf> by_rank(table_.ranks);
+    const bool in_round = receives_blocks(c);
+    std::vector<InPlaceSum::Leaf> by_rank(table_.ranks);
     for (const std::uint32_t r : c.held) {
       const Block& block = block_of(c, r);
       by_rank[r].own = address(block, begin * item_);
@@ -280,8 +280,7 @@ class AllReduce : public SumCall {
       combine(c.targets.front(), blocks, {result, 0}, begin, end);
       return;
     }
-    SumWhereTheyLie::Sum sum{
-        {}, static_cast<std::byte*>(result.data()) + begin * item_, end - begin};
+    InPlaceSum::Sum sum{{}, static_cast<std::byte*>(result.data()) + begin * item_, end - begin};
     for (const std::uint32_t r : c.folded) sum.leaves.push_back(by_rank[r]);
     work.add(std::move(sum));
     round.work_writes(result);
@@ -290,12 +289,12 @@ class AllReduce : public SumCall {
   // For a sum that is not made in shares: sends this process's subtrees, and adds the sum of all
   // subtrees to `work`, which writes it into the result. False if the other processes' subtrees
   // have to be received first.
-  bool add_where_they_lie(const Class& c, const std::vector<At>& subtrees, const Block& result,
-                          SumWhereTheyLie& work, Round& round) const {
+  bool add_in_place(const Class& c, const std::vector<At>& subtrees, const Block& result,
+                    InPlaceSum& work, Round& round) const {
     const std::int64_t bytes = g_.in_bytes * static_cast<std::int64_t>(subtrees.size());
-    if (!comes(c) || in_shares(c) || !reads_in_place(c, bytes)) return false;
-    SumWhereTheyLie::Sum sum{std::vector<Leaf>(subtrees.size()),
-                             static_cast<std::byte*>(result.data()), n_};
+    if (!receives_blocks(c) || in_shares(c) || !reads_in_place(c, bytes)) return false;
+    InPlaceSum::Sum sum{std::vector<Leaf>(subtrees.size()), static_cast<std::byte*>(result.data()),
+                        n_};
     for (std::size_t k = 0; k < subtrees.size(); ++k)
       if (subtrees[k].block.buffer.get() != nullptr) sum.leaves[k] = own_leaf(subtrees[k], round);
     for (const Peer& peer : c.peers) {
@@ -356,7 +355,7 @@ class ReduceScatterCall : public SumCall {
       Round round;
       // [class][local rank][subtree] -> its piece; empty if the exchange adds the pieces
       std::vector<std::vector<std::vector<At>>> pieces;
-      auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
+      auto work = std::make_shared<InPlaceSum>(ops_, op_, dtype_);
       for (const Class& c : cross_.classes)
         pieces.push_back(exchange_class(c, results, *work, round));
       if (!work->empty()) round.work = std::move(work);
@@ -388,7 +387,7 @@ class ReduceScatterCall : public SumCall {
   }
 
   std::vector<std::vector<At>> exchange_class(const Class& c, const std::vector<Block>& results,
-                                              SumWhereTheyLie& work, Round& round) const {
+                                              InPlaceSum& work, Round& round) const {
     std::vector<At> subtrees;
     make_subtrees(c, subtrees);
     std::vector<std::vector<At>> pieces(c.held.size(), std::vector<At>(subtrees.size()));
@@ -401,7 +400,7 @@ class ReduceScatterCall : public SumCall {
     for (const Peer& peer : c.peers) coming += subtrees_of(c, peer.takes).size() * c.held.size();
     const auto added = static_cast<std::int64_t>(subtrees.size() * c.held.size());
     if (coming != 0 && reads_in_place(c, piece_ * added)) {
-      add_where_they_lie(c, pieces, subtrees, results, work, round);
+      add_in_place(c, pieces, subtrees, results, work, round);
       return {};
     }
     Block staging;
@@ -424,9 +423,9 @@ class ReduceScatterCall : public SumCall {
 
   // Sends the pieces that other processes add, and adds to `work` the sums of this process's ranks.
   // own: this process's pieces.
-  void add_where_they_lie(const Class& c, const std::vector<std::vector<At>>& own,
-                          const std::vector<At>& subtrees, const std::vector<Block>& results,
-                          SumWhereTheyLie& work, Round& round) const {
+  void add_in_place(const Class& c, const std::vector<std::vector<At>>& own,
+                    const std::vector<At>& subtrees, const std::vector<Block>& results,
+                    InPlaceSum& work, Round& round) const {
     std::vector<std::vector<Leaf>> leaves(c.held.size(), std::vector<Leaf>(subtrees.size()));
     for (std::size_t r = 0; r < c.held.size(); ++r)
       for (std::size_t k = 0; k < subtrees.size(); ++k)

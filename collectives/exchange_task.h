@@ -27,7 +27,7 @@ class CrossCall {
  public:
   // The caller holds the submit mutex, until all is enqueued.
   // code: of the verb's arguments (code_of). `extra`: further numbers that must be equal in all
-  // processes, as a permutation.
+  // processes, such as the sources of a permutation.
   CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t code,
             std::span<const int> extra = {});
 
@@ -40,6 +40,9 @@ class CrossCall {
     // Work on parcels that are received without a block. It may also read and write blocks of this
     // process. Only in a round with parcels.
     std::shared_ptr<RoundWork> work;
+    // Adds a parcel: `bytes` bytes at `offset` of the block, to or from process `peer`. The task
+    // runs after the tasks that write the block (send), or that read or write it (receive). Both
+    // processes must add the parcels between them in the same order.
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     // For receives of the work: returns the parcel's number among the receives.
@@ -47,6 +50,7 @@ class CrossCall {
     // Copies between blocks of this process during the exchange. Only in a round with parcels.
     void copy(const Block& to, std::int64_t to_offset, const Block& from, std::int64_t from_offset,
               std::int64_t bytes);
+    // The work also reads, or writes, this block of this process.
     void work_reads(const Block& block);
     void work_writes(const Block& block);
   };
@@ -55,9 +59,9 @@ class CrossCall {
   // perform() calls.
   void enqueue(Round round);
   // Calls run(), which allocates the collective's memory and enqueues its rounds, or calls the
-  // roll, and may throw. If no round has been enqueued by then, the others do not know of this
-  // call: its number is that of the next one. Otherwise they wait for the rest, and the exception
-  // is a failure of the job.
+  // roll, and may throw. If no round has been enqueued by then, the other processes do not know
+  // of this call: its number is that of the next one. Otherwise these wait for the rest, and the
+  // exception is a failure of the job.
   template <class Run>
   void perform(const Run& run) {
     try {

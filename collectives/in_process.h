@@ -3,10 +3,11 @@
 //
 // Results that are equal in a memory space are stored once there. Sums, maxima and gathers are
 // computed once per clique, directly from the blocks of all ranks, and copied to the other memory
-// spaces: by one task, whose parts each make a share of the result and copy it from the cache. (So
-// do processes, which have to send the shares: collectives/cross_sums.cpp.) Each GPU computes for
-// itself, for the memory spaces of its virtual devices. Permutations and broadcasts inside a memory
-// space change entries of the table and move no bytes.
+// spaces: by one task, whose parts each compute a share of the result and copy it to the other
+// spaces while it is in the cache. (Processes divide sums in the same way,
+// collectives/cross_sums.cpp.) With several GPUs, each GPU computes the result for the memory
+// spaces on it. Permutations and broadcasts inside a memory space change entries of the table and
+// move no bytes.
 #pragma once
 #include "collectives/communicator.h"
 

@@ -2,10 +2,11 @@
 // for the choice of the communicator.
 //
 // This project has measured none of these times on GPUs. The model has a latency and a bandwidth
-// for each way, for H100 and H200 behind NVLink switches. For NCCL these are the constants of its
-// own tuning model and the bus bandwidth that nccl-tests reports; for copies and kernels they are
-// published benchmarks of peer access, rounded up. On a slower link the sizes at which the choice
-// changes would be different; the choices for very small and very large sizes would be the same.
+// for each carrier, for H100 and H200 behind NVLink switches. For NCCL these are the constants of
+// its own tuning model and the bus bandwidth that nccl-tests reports; for copies and kernels they
+// are published benchmarks of peer access, rounded up. On a slower link the sizes at which the
+// choice changes would be different; the choices for very small and very large sizes would be the
+// same.
 #pragma once
 #include <cstdint>
 

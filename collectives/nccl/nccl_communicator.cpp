@@ -171,8 +171,8 @@ void end(Group& group, const std::vector<Rank>& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i) comms[i] = ranks[i].comm;
   group.end(std::span<const ncclComm_t>(comms.data(), comms.size()));
 }
-// Copies all pieces of all ranks: the piece from q for r is at from(q) + r × from_step, and goes to
-// to(r) + q × to_step.
+// Exchanges pieces of `bytes` bytes by NCCL's sends and receives, in one group: rank r sends to
+// each rank q the piece at from(r) + q × from_step, and receives q's piece at to(r) + q × to_step.
 template <class From, class To>
 void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t size, std::int64_t bytes,
                      From from, std::int64_t from_step, To to, std::int64_t to_step) {
@@ -184,6 +184,18 @@ void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t size, std::int
     }
   }
   end(group, ranks);
+}
+
+// Copies `box` for each of the pieces q of each rank, from `from` + q × from_step to `to` + q ×
+// to_step, in the rank's stream.
+void copy_pieces(const std::vector<Rank>& ranks, std::int64_t pieces, const StridedCopy& box,
+                 std::byte* Rank::*from, std::int64_t from_step, std::byte* Rank::*to,
+                 std::int64_t to_step) {
+  for (const Rank& r : ranks) {
+    const cuda::GpuScope gpu(r.gpu);
+    for (std::int64_t q = 0; q < pieces; ++q)
+      copy_box(box, r.*from + q * from_step, r.*to + q * to_step, r);
+  }
 }
 
 void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte* Rank::*to) {
@@ -200,57 +212,52 @@ void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte*
 void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
-  each_clique(g, {CollectiveKind::all_reduce, code_of(op, dtype)},
-              [&](const Clique& clique, GroupTask& task) {
-                if (!add_all(g, clique, task)) return;
-                const auto ranks = static_cast<std::int64_t>(clique.size());
-                if (type) {
-                  task.set_work(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
-                    Group group;
-                    for (const Rank& r : ranks) {
-                      check(api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm,
-                                             r.stream),
-                            "ncclAllReduce", r.comm);
-                    }
-                    end(group, ranks);
-                  });
-                  return;
-                }
-                task.gather_into_scratch(g.in_bytes * ranks);
-                task.set_work(g.in_bytes * ranks,
-                              [op, dtype, n, bytes = g.in_bytes,
-                               order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
-                                gather_bytes(ranks, bytes, &Rank::gathered);
-                                for (const Rank& r : ranks)
-                                  combine_gathered(r, op, dtype, n, bytes, order);
-                              });
-              });
+  each_clique(
+      g, {CollectiveKind::all_reduce, code_of(op, dtype)},
+      [&](const Clique& clique, GroupTask& task) {
+        if (!add_all(g, clique, task)) return;
+        const auto size = static_cast<std::int64_t>(clique.size());
+        if (type) {
+          task.set_work(g.in_bytes * size, [type = *type, n](std::vector<Rank>& ranks) {
+            Group group;
+            for (const Rank& r : ranks) {
+              check(
+                  api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
+                  "ncclAllReduce", r.comm);
+            }
+            end(group, ranks);
+          });
+          return;
+        }
+        task.gather_into_scratch(g.in_bytes * size);
+        task.set_work(g.in_bytes * size, [op, dtype, n, bytes = g.in_bytes,
+                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+          gather_bytes(ranks, bytes, &Rank::gathered);
+          for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+        });
+      });
   count_bytes(g);
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
-  each_clique(
-      g, {CollectiveKind::all_gather, code_of(parts)}, [&](const Clique& clique, GroupTask& task) {
-        if (!add_all(g, clique, task)) return;
-        const auto ranks = static_cast<std::int64_t>(clique.size());
-        if (parts.outer == 1) {
-          task.set_work(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
-            gather_bytes(ranks, bytes, &Rank::out);
-          });
-          return;
-        }
-        task.gather_into_scratch(g.out_bytes);
-        task.set_work(g.out_bytes * ranks,
-                      [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
-                        gather_bytes(ranks, bytes, &Rank::gathered);
-                        const StridedCopy box = pieces_box(parts, 1, n);
-                        for (const Rank& r : ranks) {
-                          const cuda::GpuScope gpu(r.gpu);
-                          for (std::int64_t q = 0; q < n; ++q)
-                            copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
-                        }
-                      });
-      });
+  each_clique(g, {CollectiveKind::all_gather, code_of(parts)},
+              [&](const Clique& clique, GroupTask& task) {
+                if (!add_all(g, clique, task)) return;
+                const auto size = static_cast<std::int64_t>(clique.size());
+                if (parts.outer == 1) {
+                  task.set_work(g.out_bytes * size, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                    gather_bytes(ranks, bytes, &Rank::out);
+                  });
+                  return;
+                }
+                task.gather_into_scratch(g.out_bytes);
+                task.set_work(g.out_bytes * size,
+                              [parts, size, bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                                gather_bytes(ranks, bytes, &Rank::gathered);
+                                copy_pieces(ranks, size, pieces_box(parts, 1, size),
+                                            &Rank::gathered, bytes, &Rank::out, parts.piece);
+                              });
+              });
   count_bytes(g);
 }
 
@@ -269,12 +276,8 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
         task.set_work(g.in_bytes * size, [=, bytes = g.out_bytes,
                                           order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
           if (packs) {
-            const StridedCopy box = pieces_box(parts, size, 1);
-            for (const Rank& r : ranks) {
-              const cuda::GpuScope gpu(r.gpu);
-              for (std::int64_t q = 0; q < size; ++q)
-                copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
-            }
+            copy_pieces(ranks, size, pieces_box(parts, size, 1), &Rank::in, parts.piece,
+                        &Rank::packed, bytes);
           }
           const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
           if (!type) {
@@ -310,23 +313,15 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
               StridedCopy out = exchange.box, in = exchange.box;
               row_major_strides(out.rank, out.extent, out.itemsize, out.dst_stride);
               row_major_strides(in.rank, in.extent, in.itemsize, in.src_stride);
-              for (const Rank& r : ranks) {
-                if (!packs) break;
-                const cuda::GpuScope gpu(r.gpu);
-                for (std::int64_t q = 0; q < size; ++q)
-                  copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
-              }
+              if (packs)
+                copy_pieces(ranks, size, out, &Rank::in, exchange.src_step, &Rank::packed, bytes);
               exchange_pieces(
                   ranks, size, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
                   packs ? bytes : exchange.src_step,
                   [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
                   unpacks ? bytes : exchange.dst_step);
-              for (const Rank& r : ranks) {
-                if (!unpacks) break;
-                const cuda::GpuScope gpu(r.gpu);
-                for (std::int64_t q = 0; q < size; ++q)
-                  copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
-              }
+              if (unpacks)
+                copy_pieces(ranks, size, in, &Rank::gathered, bytes, &Rank::out, exchange.dst_step);
             });
       });
   count_bytes(g);

@@ -84,8 +84,7 @@ class CaptureLog {
 
   // Makes the entry that will be appended after `ahead` entries which the caller has made but not
   // yet appended. Its task runs after the last appended tasks of its streams and after `waits` and
-  // `after`.
-  // Throws as add_captured_waits does. The caller remains the owner of the args.
+  // `after`. Throws as add_captured_waits does. The caller remains the owner of the args.
   Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
              std::span<const Event> after, std::size_t ahead = 0) {
     Entry e;

@@ -387,7 +387,7 @@ void MemorySpace::destroy(Buffer* buffer) noexcept {
     if (!may_call_users()) return defer_deleter(buffer);
     buffer->deleter_(buffer->deleter_context_);
   } else if (buffer->captured_ != nullptr) {
-    detail::CapturedBuffer::let_go(*buffer);
+    detail::CapturedBuffer::release(*buffer);
   }
   delete buffer;
 }

@@ -289,7 +289,7 @@ BufferRef CapturedBuffer::make(MemorySpace& space, void* data, std::int64_t byte
   return BufferRef::first(buffer);
 }
 
-void CapturedBuffer::let_go(Buffer& buffer) noexcept {
+void CapturedBuffer::release(Buffer& buffer) noexcept {
   const std::unique_ptr<CapturedBuffer> captured(std::exchange(buffer.captured_, nullptr));
   if (captured->owner) captured->owner->let_go(buffer, captured->index);
 }

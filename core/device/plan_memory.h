@@ -97,6 +97,7 @@ namespace detail {
 class CaptureMemory : public RefCounted {
  public:
   virtual ~CaptureMemory() = default;
+  // As MemorySpace::allocate; Error where the program allocates otherwise than in the rehearsal.
   virtual BufferRef allocate(MemorySpace& space, std::int64_t bytes) = 0;
   // True if nothing of the capture will ever run, so that its addresses need no memory behind them.
   virtual bool rehearses() const noexcept { return false; }
@@ -116,7 +117,8 @@ struct CapturedBuffer {
 
   static BufferRef make(MemorySpace& space, void* data, std::int64_t bytes,
                         CapturedBuffer captured);
-  static void let_go(Buffer& buffer) noexcept;
+  // Called by the buffer's space when its last owner is gone.
+  static void release(Buffer& buffer) noexcept;
   static const CapturedBuffer* of(const Buffer& buffer) noexcept { return buffer.captured_; }
 };
 
