@@ -52,6 +52,12 @@ struct Product {
     gemm.b = matrix(layout.rhs, call.in[1], b, packed.right);
     gemm.c = static_cast<std::byte*>(call.out[0]) + b * gemm.m * gemm.n * itemsize(gemm.out);
   }
+  // From an item to the next one of its group; no operand is packed.
+  void next_item(const DotBatch& groups) {
+    gemm.a = static_cast<const std::byte*>(gemm.a) + groups.lhs_stride * layout.lhs.item;
+    gemm.b = static_cast<const std::byte*>(gemm.b) + groups.rhs_stride * layout.rhs.item;
+    gemm.c = static_cast<std::byte*>(gemm.c) + gemm.m * gemm.n * itemsize(gemm.out);
+  }
 
  private:
   // The item's matrix, copied to [free, contracted] if necessary.
@@ -137,6 +143,23 @@ void copy_term(const KernelCall& call, const cpu::Gemm& g) {
 // to, or nothing where it is added to a copy of operand 2.
 enum class Before : std::uint8_t { nothing, summand, term };
 
+// Computes items [begin, end), of which small ones take about as long as the choice of a kernel and
+// the place of an item.
+void multiply_items(const KernelCall& call, Product& p, PackedOperands& packed, Before before,
+                    std::int64_t begin, std::int64_t end) {
+  const cpu::GemmFn run = cpu::gemm_of(p.gemm);
+  const DotBatch groups = p.layout.groups();
+  for (std::int64_t b = begin; b < end; ++b) {
+    if (b == begin || p.layout.packs() || b % groups.count == 0) {
+      p.set_item(b, packed);
+    } else {
+      p.next_item(groups);
+    }
+    if (before == Before::term) copy_term(call, p.gemm);
+    run(p.gemm);
+  }
+}
+
 void multiply(const KernelCall& call, Product& p, PackedOperands& packed, Before before) {
   const std::int64_t batch = p.layout.batch;
   if (call.scratch) return run_pieces(call, p, packed);
@@ -148,11 +171,7 @@ void multiply(const KernelCall& call, Product& p, PackedOperands& packed, Before
     return cpu::gemm_part(p.gemm, call.part % per_item, per_item);
   }
   const auto [begin, end] = call.share(batch);
-  for (std::int64_t b = begin; b < end; ++b) {
-    p.set_item(b, packed);
-    if (before == Before::term) copy_term(call, p.gemm);
-    cpu::gemm(p.gemm);
-  }
+  multiply_items(call, p, packed, before, begin, end);
 }
 
 void run_product(const KernelCall& call, const DotParams& params, Before before) {

@@ -489,6 +489,16 @@ void gemm(const Gemm& g) {
   gemm_by(gemm_engine(g), g);
 }
 
+GemmFn gemm_of(const Gemm& g) {
+  check_types(g);
+  if (g.m == 0 || g.n == 0 || g.k == 0 || divides_sums(g)) return gemm;
+  if (is_vector_product(g)) return vector_product;
+  const GemmEngine engine = gemm_engine(g);
+  if (engine == GemmEngine::avx512 && is_narrow(g)) return narrow_gemm;
+  if (engine == GemmEngine::own) return suits_narrow_by_avx2(g) ? narrow_gemm : own_gemm;
+  return gemm;
+}
+
 void close_gemm_libraries() noexcept { libraries_closed.store(true); }
 
 bool gemm_accumulates_exactly(const Gemm& g) {

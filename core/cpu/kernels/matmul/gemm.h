@@ -35,6 +35,11 @@ struct Gemm {
 // Computes the whole product on the calling thread. Throws TypeError where the pair of dtypes is
 // not listed above.
 void gemm(const Gemm& g);
+// The function that gemm(g) calls for the dtypes, sizes and layout of g, for a batch of products
+// that differ in a, b and c alone: its choice takes longer than a product of a few numbers. Throws
+// as gemm() does.
+using GemmFn = void (*)(const Gemm& g);
+GemmFn gemm_of(const Gemm& g);
 
 // True if the product with `accumulate` has the same bits as a product whose result is added to C
 // afterwards, as a whole or in parts. This holds if no sum over k is cut. (If a whole sum

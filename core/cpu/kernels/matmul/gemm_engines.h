@@ -29,9 +29,13 @@ const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
 // Products of f32 and f64 whose rows fit in one vector of AVX-512 or two of AVX2. narrow_gemm
-// computes them without packing (is_narrow), except that it copies a transposed b first.
+// computes them without packing, except that it copies a transposed b first, which takes little
+// time if b is small (is_narrow).
 inline bool has_narrow_rows(const Gemm& g) { return g.n * itemsize(g.dtype) <= 64 && g.k <= 256; }
-inline bool is_narrow(const Gemm& g) { return !g.trans_b && has_narrow_rows(g); }
+inline bool is_narrow(const Gemm& g) {
+  constexpr std::int64_t small = 64;
+  return has_narrow_rows(g) && (!g.trans_b || g.k * g.n <= small);
+}
 bool has_narrow_gemm();  // true if the CPU has AVX2 or AVX-512
 void narrow_gemm(const Gemm& g);
 

@@ -165,6 +165,48 @@ TEST(Gemm, NarrowRowsMatchReference) {
   check_case<double>({100, 7, 256, true, false, false, 1}, gemm, rng);
 }
 
+// gemm_of chooses once for many products; its function gives the bits of gemm.
+TEST(Gemm, OneChoiceForManyProducts) {
+  Rng rng(3);
+  const auto check = [&]<class T>(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k,
+                                  int layout) {
+    const auto numbers = [&](std::int64_t count) {
+      std::vector<T> v(static_cast<std::size_t>(count));
+      for (T& x : v) x = static_cast<T>(static_cast<int>(rng() % 17) - 8);
+      return v;
+    };
+    Gemm g;
+    g.dtype = g.out = dtype;
+    g.m = m, g.n = n, g.k = k;
+    g.trans_a = (layout & 1) != 0, g.trans_b = (layout & 2) != 0, g.accumulate = (layout & 4) != 0;
+    g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
+    const GemmFn run = gemm_of(g);
+    for (int i = 0; i < 3; ++i) {
+      const std::vector<T> a = numbers(m * k), b = numbers(k * n), before = numbers(m * n);
+      std::vector<T> expected = before, c = before;
+      g.a = a.data(), g.b = b.data(), g.c = expected.data();
+      gemm(g);
+      g.c = c.data();
+      run(g);
+      ASSERT_EQ(std::memcmp(c.data(), expected.data(), c.size() * sizeof(T)), 0)
+          << short_name(dtype) << ' ' << m << " x " << n << " x " << k << ", layout " << layout;
+    }
+  };
+  for (int layout = 0; layout < 8; ++layout) {
+    for (const std::int64_t m : {1, 3, 8, 17, 70})
+      for (const std::int64_t n : {1, 2, 5, 16, 33})
+        for (const std::int64_t k : {1, 3, 4, 7, 40}) {
+          check.operator()<float>(f32, m, n, k, layout);
+          check.operator()<double>(f64, m, n, k, layout);
+          check.operator()<bfloat16>(bf16, m, n, k, layout);
+          check.operator()<std::int32_t>(i32, m, n, k, layout);
+        }
+  }
+  check.operator()<float>(f32, 8, 8, 70000, 0);  // whose sums are divided
+  for (const auto [m, n, k] : {std::array<std::int64_t, 3>{0, 3, 4}, {3, 0, 4}, {3, 4, 0}})
+    check.operator()<float>(f32, m, n, k, 0);
+}
+
 TEST(Gemm, AmxPassesInfinitiesAndNans) {
   if (!gemm_engine_available(GemmEngine::amx, bf16))
     GTEST_SKIP() << "this CPU has no AMX tiles for bf16, or the system does not let them be used";
