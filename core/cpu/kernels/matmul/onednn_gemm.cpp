@@ -1,5 +1,6 @@
 // oneDNN, opened on first use (it takes milliseconds to load, and a program may never multiply).
 // Called through its C interface; versions 2 and 3 differ in how descriptors are made.
+#include "core/cpu/kernels/matmul/address_space.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
 
 #if SHMAP_HAVE_ONEDNN
@@ -99,8 +100,13 @@ void warm_up(const Functions& f) {
   if (threads != 1 && f.omp_set_num_threads) f.omp_set_num_threads(threads);
 }
 
+// The library, the code that it writes and a new thread take 100 to 150 MB of address space; other
+// threads that begin to allocate meanwhile take 64 MB each.
+constexpr std::size_t kRoom = std::size_t{256} << 20;
+
 Functions open() {
   Functions f;
+  if (address_space_is_limited() && !address_space_has_room(1, kRoom)) return f;
   void* library = dlopen("libdnnl.so." SHMAP_STRING(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
   f.complete = true;

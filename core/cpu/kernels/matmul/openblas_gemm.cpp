@@ -1,11 +1,10 @@
 // OpenBLAS, opened on first use.
+#include "core/cpu/kernels/matmul/address_space.h"
 #include "core/cpu/kernels/matmul/gemm_engines.h"
 
 #if SHMAP_HAVE_OPENBLAS
 
 #include <dlfcn.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <climits>
@@ -73,27 +72,6 @@ int most_callers() {
          1;
 }
 
-bool limited(int resource) {
-  rlimit limit{};
-  return getrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0 &&
-         limit.rlim_cur != RLIM_INFINITY;
-}
-
-// True if the address space has room for so many buffers and for the library itself.
-bool has_room(int buffers) {
-  std::vector<void*> taken;
-  taken.reserve(static_cast<std::size_t>(buffers) + 1);
-  while (taken.size() < taken.capacity()) {
-    void* const p = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) break;
-    taken.push_back(p);
-  }
-  const bool all = taken.size() == taken.capacity();
-  for (void* p : taken) munmap(p, kBufferBytes);
-  return all;
-}
-
 // Makes OpenBLAS map that many buffers now, while there is room; OpenBLAS keeps them.
 void reserve_buffers(void* library, int buffers) {
   const auto take = reinterpret_cast<void* (*)(int)>(dlsym(library, "blas_memory_alloc"));
@@ -107,9 +85,10 @@ void reserve_buffers(void* library, int buffers) {
 Functions open() {
   constexpr const char* kName = "libopenblas.so.0";
   Functions f;
-  const bool tight = limited(RLIMIT_AS) || limited(RLIMIT_DATA);
+  const bool tight = address_space_is_limited();
   const int callers = most_callers();
-  if (tight && !has_room(callers)) return f;
+  // One piece more than the buffers, for the library itself.
+  if (tight && !address_space_has_room(callers + 1, kBufferBytes)) return f;
   void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);  // already opened by the program
   const SignalsBlocked blocked;                                // for the threads that OpenBLAS
                                                                // starts
