@@ -179,6 +179,7 @@ TEST_F(ProcessFaults, OneThatCopiesAnotherDtype) {
 // Which elements a parcel holds is not seen from its size.
 TEST_F(ProcessFaults, OneThatSendsAsManyBytesOfOtherElements) {
   for (const char* fault : {"exchange_dims", "exchange_axes"}) {
+    // Its mesh wants two devices a process; on GPUs each process has one.
     if (!devices().starts_with("cpu") && std::string(fault) == "exchange_axes") continue;
     SCOPED_TRACE(fault);
     const Outcome o = job(fault);
@@ -190,7 +191,8 @@ TEST_F(ProcessFaults, OneThatSendsAsManyBytesOfOtherElements) {
 
 // A second try of the whole collective would meet the next one of the ways that have begun.
 TEST_F(ProcessFaults, OneWithoutMemoryForTheSecondOfTwoWays) {
-  if (!devices().starts_with("cpu")) GTEST_SKIP() << "the program wants two devices a process";
+  if (!devices().starts_with("cpu"))
+    GTEST_SKIP() << "the program wants two devices a process, and each has one GPU";
   const Outcome o = job("branches_without_memory");
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output,

@@ -246,6 +246,12 @@ bool suits_openblas(const Gemm& g) {
   return fast_openblas() && is_small(g, kSmallF32);
 }
 
+// The kernel of GemmEngine::own for g; m, n, k > 0.
+GemmFn own_kernel(const Gemm& g) {
+  if (is_vector_product(g)) return vector_product;
+  return suits_narrow_by_avx2(g) ? narrow_gemm : own_gemm;
+}
+
 // Chooses the engine for f16 and bf16 if none multiplies them directly. The own kernel converts
 // them to floats while it packs them. On AMD's CPUs with AVX2 that is 1.1 to 1.3 times as fast as a
 // library on converted copies, except for sizes in between (measured on Zen 3).
@@ -466,10 +472,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
     if (!g.accumulate) clear(g);
     return;
   }
-  if (engine == GemmEngine::own) {
-    if (is_vector_product(g)) return vector_product(g);
-    return suits_narrow_by_avx2(g) ? narrow_gemm(g) : own_gemm(g);
-  }
+  if (engine == GemmEngine::own) return own_kernel(g)(g);
   const GemmLibrary* const library = library_of(engine);
   if (library != nullptr && library->supports(g.dtype, g.out)) return run_in(*library, engine, g);
   if (library != nullptr && is_half(g.dtype) && library->supports(f32, f32)) {
@@ -492,11 +495,9 @@ void gemm(const Gemm& g) {
 GemmFn gemm_of(const Gemm& g) {
   check_types(g);
   if (g.m == 0 || g.n == 0 || g.k == 0 || divides_sums(g)) return gemm;
-  if (is_vector_product(g)) return vector_product;
   const GemmEngine engine = gemm_engine(g);
-  if (engine == GemmEngine::avx512 && is_narrow(g)) return narrow_gemm;
-  if (engine == GemmEngine::own) return suits_narrow_by_avx2(g) ? narrow_gemm : own_gemm;
-  return gemm;
+  if (engine == GemmEngine::own) return own_kernel(g);
+  return engine == GemmEngine::avx512 && is_narrow(g) ? narrow_gemm : gemm;
 }
 
 void close_gemm_libraries() noexcept { libraries_closed.store(true); }
