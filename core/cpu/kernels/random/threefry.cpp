@@ -16,31 +16,56 @@ namespace {
 using Word = std::uint32_t;
 constexpr Word kParity = 0x1BD11BDA;
 
+inline Word sum(Word a, Word b) { return a + b; }
+inline Word sum_with(Word a, Word n) { return a + n; }
+inline Word third_key(Word k0, Word k1) { return k0 ^ k1 ^ kParity; }
 template <int r>
 inline void round_of(Word& x0, Word& x1) {
   x0 += x1;
   x1 = x1 << r | x1 >> (32 - r);
   x1 ^= x0;
 }
-inline void hash_one(Word k0, Word k1, Word& x0, Word& x1) {
-  const Word k2 = k0 ^ k1 ^ kParity;
+
+#if SHMAP_VECTORS
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<Word>;
+using V = hn::Vec<D>;
+constexpr std::int64_t kLanes = hn::MaxLanes(D{});
+constexpr std::int64_t kGroup = 4 * kLanes;
+
+HWY_INLINE V sum(V a, V b) { return hn::Add(a, b); }
+HWY_INLINE V sum_with(V a, Word n) { return hn::Add(a, hn::Set(D{}, n)); }
+HWY_INLINE V third_key(V k0, V k1) { return hn::Xor(hn::Xor(k0, k1), hn::Set(D{}, kParity)); }
+template <int r>
+HWY_INLINE void round_of(V& x0, V& x1) {
+  x0 = hn::Add(x0, x1);
+  x1 = hn::Xor(hn::RotateRight<32 - r>(x1), x0);
+}
+#endif
+
+// Hashes the two words of a count under the two words of a key. T: Word, or V for a key and a count
+// in each lane.
+template <class T>
+inline void hash(T k0, T k1, T& x0, T& x1) {
+  const T k2 = third_key(k0, k1);
+  const auto inject = [&](T a, T b, Word n) { x0 = sum(x0, a), x1 = sum(x1, sum_with(b, n)); };
   const auto first_four = [&] {
     round_of<13>(x0, x1), round_of<15>(x0, x1), round_of<26>(x0, x1), round_of<6>(x0, x1);
   };
   const auto other_four = [&] {
     round_of<17>(x0, x1), round_of<29>(x0, x1), round_of<16>(x0, x1), round_of<24>(x0, x1);
   };
-  x0 += k0, x1 += k1;
+  inject(k0, k1, 0);
   first_four();
-  x0 += k1, x1 += k2 + 1;
+  inject(k1, k2, 1);
   other_four();
-  x0 += k2, x1 += k0 + 2;
+  inject(k2, k0, 2);
   first_four();
-  x0 += k0, x1 += k1 + 3;
+  inject(k0, k1, 3);
   other_four();
-  x0 += k1, x1 += k2 + 4;
+  inject(k1, k2, 4);
   first_four();
-  x0 += k2, x1 += k0 + 5;
+  inject(k2, k0, 5);
 }
 
 template <DType to>
@@ -62,27 +87,16 @@ template <DType to>
 constexpr std::int64_t kItem = itemsize(to);
 
 #if SHMAP_VECTORS
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<Word>;
-using V = hn::Vec<D>;
-constexpr std::int64_t kLanes = hn::MaxLanes(D{});
-constexpr std::int64_t kGroup = 4 * kLanes;
-
 // Four vectors of hashes: the instructions of one vector run while those of another wait.
 struct Four {
   V a0, a1, b0, b1, c0, c1, d0, d1;
 };
 template <int r>
-HWY_INLINE void vector_round(V& x0, V& x1) {
-  x0 = hn::Add(x0, x1);
-  x1 = hn::Xor(hn::RotateRight<32 - r>(x1), x0);
-}
-template <int r>
 HWY_INLINE void rounds(Four& x) {
-  vector_round<r>(x.a0, x.a1);
-  vector_round<r>(x.b0, x.b1);
-  vector_round<r>(x.c0, x.c1);
-  vector_round<r>(x.d0, x.d1);
+  round_of<r>(x.a0, x.a1);
+  round_of<r>(x.b0, x.b1);
+  round_of<r>(x.c0, x.c1);
+  round_of<r>(x.d0, x.d1);
 }
 HWY_INLINE void inject(Four& x, V k0, V k1) {
   x.a0 = hn::Add(x.a0, k0), x.a1 = hn::Add(x.a1, k1);
@@ -151,33 +165,6 @@ void run_groups(const Word* key, Word high, Word low, std::byte* out, std::int64
   }
 }
 
-HWY_INLINE void hash_vector(V k0, V k1, V& x0, V& x1) {
-  const D d;
-  const V k2 = hn::Xor(hn::Xor(k0, k1), hn::Set(d, kParity));
-  const auto inject = [&](V a, V b, Word n) {
-    x0 = hn::Add(x0, a), x1 = hn::Add(x1, hn::Add(b, hn::Set(d, n)));
-  };
-  const auto first_four = [&] {
-    vector_round<13>(x0, x1), vector_round<15>(x0, x1);
-    vector_round<26>(x0, x1), vector_round<6>(x0, x1);
-  };
-  const auto other_four = [&] {
-    vector_round<17>(x0, x1), vector_round<29>(x0, x1);
-    vector_round<16>(x0, x1), vector_round<24>(x0, x1);
-  };
-  inject(k0, k1, 0);
-  first_four();
-  inject(k1, k2, 1);
-  other_four();
-  inject(k2, k0, 2);
-  first_four();
-  inject(k0, k1, 3);
-  other_four();
-  inject(k1, k2, 4);
-  first_four();
-  inject(k2, k0, 5);
-}
-
 // A vector of keys, and their counts. Of less than a whole vector, the other lanes are hashed too.
 template <DType to>
 HWY_INLINE void run_keys(const ThreefryKeys& keys, std::int64_t i, std::int64_t n,
@@ -205,7 +192,7 @@ HWY_INLINE void run_keys(const ThreefryKeys& keys, std::int64_t i, std::int64_t 
     }
     high = hn::Load(d, words), low = hn::Load(d, words + kLanes);
   }
-  hash_vector(k0, k1, high, low);
+  hash(k0, k1, high, low);
   std::byte* const out = keys.out + i * keys.out_step;
   if (n == kLanes && keys.out_step == kItem<to>) return put<to, false>(high, low, out);
   alignas(64) std::byte elements[kLanes * kItem<to>];
@@ -229,7 +216,7 @@ void run_each(const ThreefryKeys& keys, std::uint64_t offset) {
     if (keys.first) std::memcpy(&count, keys.first + i * keys.first_step, sizeof count);
     count += offset;
     Word x0 = static_cast<Word>(count >> 32), x1 = static_cast<Word>(count);
-    hash_one(key[0], key[1], x0, x1);
+    hash(key[0], key[1], x0, x1);
     put_one<to>(x0, x1, keys.out + i * keys.out_step);
   }
 #endif
@@ -255,7 +242,7 @@ void run_piece(const Word* key, Word high, Word low, std::byte* out, std::int64_
   (void)around;
   for (std::int64_t i = 0; i < n; ++i) {
     Word x0 = high, x1 = low + static_cast<Word>(i);
-    hash_one(key[0], key[1], x0, x1);
+    hash(key[0], key[1], x0, x1);
     put_one<to>(x0, x1, out + i * kItem<to>);
   }
 }
@@ -318,14 +305,14 @@ void pairs(const Word* k0, const Word* k1, const Word* x0, const Word* x1, unsig
   };
   for (; i + kLanes <= n; i += kLanes) {
     V y0 = words(x0, t0), y1 = words(x1, t1);
-    hash_vector(words(k0, s0), words(k1, s1), y0, y1);
+    hash(words(k0, s0), words(k1, s1), y0, y1);
     hn::StoreU(y0, d, out0 + i);
     hn::StoreU(y1, d, out1 + i);
   }
 #endif
   for (; i < n; ++i) {
     Word y0 = x0[i * t0], y1 = x1[i * t1];
-    hash_one(k0[i * s0], k1[i * s1], y0, y1);
+    hash(k0[i * s0], k1[i * s1], y0, y1);
     out0[i] = y0, out1[i] = y1;
   }
 }
