@@ -309,6 +309,16 @@ void pairs(const Word* k0, const Word* k1, const Word* x0, const Word* x1, unsig
     hn::StoreU(y0, d, out0 + i);
     hn::StoreU(y1, d, out1 + i);
   }
+#else
+  if (one == 3u) {  // many counts under one key, which the compiler makes vectors of
+    const Word a = *k0, b = *k1;
+    SHMAP_INDEPENDENT
+    for (; i < n; ++i) {
+      Word y0 = x0[i], y1 = x1[i];
+      hash(a, b, y0, y1);
+      out0[i] = y0, out1[i] = y1;
+    }
+  }
 #endif
   for (; i < n; ++i) {
     Word y0 = x0[i * t0], y1 = x1[i * t1];
