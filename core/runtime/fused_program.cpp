@@ -65,7 +65,7 @@ void check_operands(const FusedProgram& program, Types in) {
   for (const FusedProgram::Input& input : program.inputs()) {
     if (input.literal) continue;
     const ShapedArray& t = in[next++];
-    const std::int64_t wanted = input.window.of > 0 ? input.window.of : program.size(input.kind);
+    const std::int64_t wanted = program.operand_size(input);
     if (t.dtype() == input.dtype && t.size() == wanted) continue;
     throw ValueError("fused: operand " + std::to_string(next - 1) + " has type " + to_string(t) +
                      ", and " + std::to_string(wanted) + " elements of " + to_string(input.dtype) +
@@ -130,6 +130,13 @@ std::int64_t FusedProgram::size(FusedKind kind) const {
   }
 }
 
+std::int64_t FusedProgram::operand_size(const Input& input) const {
+  if (input.window.of > 0) return input.window.of;
+  if (input.repeat.count > 0)
+    return input.repeat.count * (input.kind == FusedKind::full ? cols_ : 1);
+  return size(input.kind);
+}
+
 int FusedProgram::add_value(const Value& value) {
   values_.push_back(value);
   return value_count() - 1;
@@ -156,11 +163,29 @@ int FusedProgram::add_op(Op op) {
   return value;
 }
 
-int FusedProgram::add_input(DType dtype, FusedKind kind) {
-  inputs_.push_back({dtype, kind});
+int FusedProgram::add_operand(const Input& input) {
+  // Of a window the rows are read, and not the whole array.
+  const std::int64_t read = input.window.of > 0 ? size(input.kind) : operand_size(input);
+  inputs_.push_back(input);
   ++operands_;
-  cost_.bytes += static_cast<double>(size(kind) * itemsize(dtype));
-  return add_value({dtype, kind, true, static_cast<int>(inputs_.size()) - 1});
+  cost_.bytes += static_cast<double>(read * itemsize(input.dtype));
+  return add_value({input.dtype, input.kind, true, static_cast<int>(inputs_.size()) - 1});
+}
+
+int FusedProgram::add_input(DType dtype, FusedKind kind) { return add_operand({dtype, kind}); }
+
+int FusedProgram::add_repeated(DType dtype, FusedKind kind, const Repeat& repeat) {
+  if (kind != FusedKind::full && kind != FusedKind::row) {
+    throw ValueError(std::string("fused program: a repeated operand of kind ") + name_of(kind) +
+                     ": wanted a full one or one of rows");
+  }
+  if (repeat.every < 1 || repeat.count < 1 || rows_ < 1 ||
+      rows_ / repeat.every / repeat.count * repeat.count * repeat.every != rows_) {
+    throw ValueError("fused program: " + std::to_string(rows_) + " rows do not consist of " +
+                     std::to_string(repeat.count) + ", each " + std::to_string(repeat.every) +
+                     " times");
+  }
+  return add_operand({.dtype = dtype, .kind = kind, .repeat = repeat});
 }
 
 int FusedProgram::add_window(DType dtype, const Window& window) {
@@ -171,9 +196,7 @@ int FusedProgram::add_window(DType dtype, const Window& window) {
                      " elements apart from element " + std::to_string(window.first) +
                      " on, do not lie in an array of " + std::to_string(window.of));
   }
-  const int value = add_input(dtype, FusedKind::full);
-  inputs_.back().window = window;
-  return value;
+  return add_operand({.dtype = dtype, .kind = FusedKind::full, .window = window});
 }
 
 int FusedProgram::add_literal(DType dtype, const void* value) {
@@ -235,6 +258,13 @@ int FusedProgram::add_broadcast(int operand, FusedKind to) {
   return add_op({OpKind::broadcast, nullptr, nullptr, {operand}, dtype(operand), to});
 }
 
+int FusedProgram::add_input_like(const Input& input) {
+  if (input.literal) return add_literal(input.dtype, &input.bits);
+  if (input.window.of > 0) return add_window(input.dtype, input.window);
+  if (input.repeat.count > 0) return add_repeated(input.dtype, input.kind, input.repeat);
+  return add_input(input.dtype, input.kind);
+}
+
 int FusedProgram::add_like(const Op& op) {
   switch (op.op) {
     case OpKind::map:
@@ -287,6 +317,9 @@ std::string FusedProgram::text() const {
     const Window& window = inputs_[static_cast<std::size_t>(index(v))].window;
     if (window.of > 0)
       text += "[" + std::to_string(window.first) + "::" + std::to_string(window.pitch) + "]";
+    const Repeat& repeat = inputs_[static_cast<std::size_t>(index(v))].repeat;
+    if (repeat.count > 0)
+      text += "[/" + std::to_string(repeat.every) + "%" + std::to_string(repeat.count) + "]";
     first = false;
   }
   text += ")";

@@ -3,9 +3,9 @@
 //
 // A program computes on a space of rows x cols elements. A value has one element for each element
 // of the space (full), one per row, one per column, or one in all (scalar). An operand of a smaller
-// kind is used as if it were broadcast. The arrays of the values are row-major and contiguous; only
-// their number of elements matters: an array of shape (2, 3, 5) is full where rows x cols is 6 x 5,
-// 2 x 15 or 1 x 30.
+// kind is used as if it were broadcast, and one with fewer rows repeats them (Repeat). The arrays
+// of the values are row-major and contiguous; only their number of elements matters: an array of
+// shape (2, 3, 5) is full where rows x cols is 6 x 5, 2 x 15 or 1 x 30.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -47,12 +47,21 @@ class FusedProgram {
     std::int64_t first = 0, pitch = 0;
     std::int64_t of = 0;  // elements of the array; 0: the operand is whole
   };
+  // A full operand, or one of rows, that has fewer rows than the space: row r of the space reads
+  // the operand's row r / every % count. An array of shape (2, 1, 5) in a space of (2, 3, 5) has
+  // two rows, each of which serves three; one of shape (3, 5) has three, which serve again.
+  struct Repeat {
+    std::int64_t every = 1;
+    std::int64_t count = 0;  // rows of the operand; 0: it has all rows
+    friend bool operator==(const Repeat&, const Repeat&) = default;
+  };
   struct Input {
     DType dtype;
     FusedKind kind;
     bool literal = false;    // scalar; part of the program, and not an operand of the call
     std::uint64_t bits = 0;  // of a literal: its bytes in memory order, first byte first
     Window window = {};
+    Repeat repeat = {};
   };
   struct Op {
     OpKind op;
@@ -78,6 +87,8 @@ class FusedProgram {
   int add_input(DType dtype, FusedKind kind);
   // ValueError where the rows do not lie inside the array, or overlap.
   int add_window(DType dtype, const Window& window);
+  // `kind`: full or row. ValueError where the space does not consist of whole repetitions.
+  int add_repeated(DType dtype, FusedKind kind, const Repeat& repeat);
   int add_literal(DType dtype, const void* value);
   int add_map(const Primitive& primitive, std::vector<int> operands,
               std::shared_ptr<const Params> params = nullptr);
@@ -87,6 +98,8 @@ class FusedProgram {
   int add_draw(const Primitive& primitive, std::vector<int> operands,
                std::shared_ptr<const Params> params);
   int add_broadcast(int operand, FusedKind to);
+  // Appends a copy of another program's input, literals and windows included.
+  int add_input_like(const Input& input);
   // Appends a copy of another program's operation. `op` has the numbers of this program's values as
   // its operands.
   int add_like(const Op& op);
@@ -105,9 +118,11 @@ class FusedProgram {
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   int operand_count() const { return operands_; }  // the number of inputs that are not literals
+  // The number of elements of the array that is an input's operand.
+  std::int64_t operand_size(const Input& input) const;
 
   // "[64, 128] (a:f32 b:f32/row c:f32/col) d = sub a b; e = mul d c -> e"; literals are written
-  // where they are used.
+  // where they are used. "a:f32[/4%16]": operand a repeats, with every = 4 and count = 16.
   std::string text() const;
   const Cost& cost() const { return cost_; }
 
@@ -133,6 +148,7 @@ class FusedProgram {
   };
   const Value& at(int value) const;
   int add_value(const Value& value);
+  int add_operand(const Input& input);
   int add_op(Op op);
   void add_cost(const Op& op);
 

@@ -50,7 +50,7 @@ class Writer {
     bool rows = stages_.loops() > 0 && stages_.has_reductions(), cells = false;
     for (const FusedProgram::Output& o : p_.outputs()) rows |= p_.kind(o.value) == Kind::row;
     for (int v : stages_.used())
-      cells |= stages_.kind(v) == Kind::row || stages_.kind(v) == Kind::col;
+      cells |= stages_.kind(v) == Kind::row || stages_.kind(v) == Kind::col || repeats(v);
     made_.form = rows ? FusedForm::rows : cells ? FusedForm::cells : FusedForm::flat;
   }
 
@@ -140,6 +140,18 @@ class Writer {
   const FusedProgram::Op& op_of(int v) const {
     return p_.ops()[static_cast<std::size_t>(p_.index(v))];
   }
+  bool repeats(int v) const {
+    return p_.is_input(v) && p_.inputs()[static_cast<std::size_t>(p_.index(v))].repeat.count > 0;
+  }
+  // The row of operand v that `row` reads.
+  std::string row_of(int v) const {
+    if (!repeats(v)) return "row";
+    const FusedProgram::Repeat& rows = p_.inputs()[static_cast<std::size_t>(p_.index(v))].repeat;
+    std::string text = "row";
+    if (rows.every > 1) text += " / " + number(rows.every);
+    if (rows.every * rows.count < p_.rows()) text += " % " + number(rows.count);
+    return text;
+  }
   static std::string name(const char* prefix, int v) { return prefix + number(v); }
   std::string pack(int v) const { return std::string("Pack<") + type(v) + ", kVector>"; }
 
@@ -215,7 +227,7 @@ class Writer {
           literal_expression(p_.dtype(v), p_.inputs()[static_cast<std::size_t>(p_.index(v))].bits);
     } else if (p_.is_input(v)) {
       text += stages_.kind(v) == Kind::scalar ? "value_of(args." + name("in", v) + ")"
-                                              : "args." + name("in", v) + "[row]";
+                                              : "args." + name("in", v) + "[" + row_of(v) + "]";
     } else {
       const FusedProgram::Op& op = op_of(v);
       std::vector<std::string> operands;
@@ -243,7 +255,10 @@ class Writer {
                     bool rows) {
     for (int v : loop.inputs) {
       if (stages_.kind(v) != Kind::col && stages_.kind(v) != Kind::full) continue;
-      const std::string& at = stages_.kind(v) == Kind::full ? index : col;
+      const std::string at = repeats(v) && stages_.kind(v) == Kind::full
+                                 ? "(" + row_of(v) + ") * kCols + " + col
+                             : stages_.kind(v) == Kind::full ? index
+                                                             : col;
       const std::string from = "load<kVector>(args." + name("in", v) + " + " + at + ")";
       if (kept_pack(v))
         line(name("x", v) + "[step] = " + from + ";");

@@ -10,7 +10,7 @@
 // There are three forms:
 // - flat: values are full or scalar; the kernel does not depend on the shape, so that one source
 //   serves all sizes;
-// - cells: full results from operands that include rows and columns;
+// - cells: full results from operands that include rows and columns, or whose rows repeat;
 // - rows: programs with reductions or with results of rows. Several threads share a row: up to a
 //   warp for short rows, a block of up to 1024 for long ones. Values of a row that a later step
 //   needs stay in registers, so that memory is read and written once. Rows too long for that are

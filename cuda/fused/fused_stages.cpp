@@ -152,9 +152,11 @@ void FusedStages::find_overwrites() {
     std::uint32_t operands = 0;
     int i = 0;
     for (int v = 0; v < p_.value_count(); ++v) {
-      if (!p_.is_input(v) || p_.inputs()[static_cast<std::size_t>(p_.index(v))].literal) continue;
-      if (i < 32 && kind(v) == wanted && at(v).first <= stored && p_.dtype(v) != DType::prng_key &&
-          itemsize(p_.dtype(v)) == itemsize(output.type.dtype()))
+      if (!p_.is_input(v)) continue;
+      const FusedProgram::Input& input = p_.inputs()[static_cast<std::size_t>(p_.index(v))];
+      if (input.literal) continue;
+      if (i < 32 && input.repeat.count == 0 && kind(v) == wanted && at(v).first <= stored &&
+          p_.dtype(v) != DType::prng_key && itemsize(p_.dtype(v)) == itemsize(output.type.dtype()))
         operands |= 1u << i;
       ++i;
     }

@@ -30,6 +30,33 @@ TEST(FusedProgram, PrintsItself) {
             "-> g d");
 }
 
+TEST(FusedProgram, PrintsWhichRowsRepeat) {
+  FusedProgram program(12, 5);
+  const int x = program.add_repeated(f32, FusedKind::full, {4, 3});
+  const int y = program.add_repeated(f32, FusedKind::full, {1, 4});
+  const int z = program.add_repeated(f32, FusedKind::row, {2, 3});
+  const int sum = program.add_map(add_p, {program.add_map(mul_p, {x, y}), z});
+  program.add_output(sum, ShapedArray({3, 4, 5}, f32));
+  EXPECT_EQ(program.text(),
+            "[12,5] (a:f32[/4%3] b:f32[/1%4] c:f32/row[/2%3]) d:f32 = mul a b; e:f32 = add d c -> "
+            "e");
+  EXPECT_EQ(program.operand_size(program.inputs()[0]), 15);
+  EXPECT_EQ(program.operand_size(program.inputs()[1]), 20);
+  EXPECT_EQ(program.operand_size(program.inputs()[2]), 3);
+  EXPECT_EQ(program.cost().bytes, 4 * (15 + 20 + 3 + 60));
+}
+
+TEST(FusedProgram, RefusesRowsThatAreNoWholeRepetitions) {
+  FusedProgram program(12, 5);
+  EXPECT_THROW(program.add_repeated(f32, FusedKind::full, {5, 2}), ValueError);
+  EXPECT_THROW(program.add_repeated(f32, FusedKind::full, {4, 6}), ValueError);
+  EXPECT_THROW(program.add_repeated(f32, FusedKind::full, {0, 3}), ValueError);
+  EXPECT_THROW(program.add_repeated(f32, FusedKind::full, {4, 0}), ValueError);
+  EXPECT_THROW(program.add_repeated(f32, FusedKind::col, {1, 3}), ValueError);
+  FusedProgram nothing(0, 5);
+  EXPECT_THROW(nothing.add_repeated(f32, FusedKind::full, {1, 1}), ValueError);
+}
+
 TEST(FusedProgram, RefusesWhatDoesNotFit) {
   FusedProgram program(4, 8);
   const int x = program.add_input(f32, FusedKind::full);

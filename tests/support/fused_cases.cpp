@@ -114,6 +114,7 @@ class Maker {
     for (int k = random_.below(3); k >= 0; --k) add_input(FusedKind::full);
     for (int k = random_.below(3); k > 0; --k)
       add_input(random_.one_of(std::vector{FusedKind::row, FusedKind::col, FusedKind::scalar}));
+    for (int k = random_.below(6) - 3; k > 0; --k) add_repeated();
     add_literal();
     for (int made = 0, tries = 0; made < ops && tries < 40 * ops; ++tries) made += add_op();
     add_outputs();
@@ -144,6 +145,25 @@ class Maker {
     p().add_input(dtype, kind);
     values_.push_back(random_.values(dtype, shape(kind)));
     made_.operands.push_back(values_.back());
+  }
+  // An operand whose rows serve again, full or of rows.
+  void add_repeated() {
+    if (rows_ < 2) return;
+    const auto divisor = [&](std::int64_t n) {
+      std::vector<std::int64_t> of_n;
+      for (std::int64_t d = 1; d <= n; ++d)
+        if (n % d == 0) of_n.push_back(d);
+      return random_.one_of(of_n);
+    };
+    const DType dtype = random_.one_of(dtypes_);
+    const FusedKind kind = random_.chance(0.7) ? FusedKind::full : FusedKind::row;
+    const std::int64_t every = random_.chance(0.4) ? 1 : divisor(rows_),
+                       count = divisor(rows_ / every), cols = kind == FusedKind::full ? cols_ : 1;
+    p().add_repeated(dtype, kind, {every, count});
+    const Array x = random_.values(dtype, {1, count, 1, cols});
+    values_.push_back(
+        reshape(broadcast_to(x, {rows_ / every / count, count, every, cols}), {rows_, cols}));
+    made_.operands.push_back(x);
   }
   void add_literal() {
     const DType dtype = random_.one_of(dtypes_);

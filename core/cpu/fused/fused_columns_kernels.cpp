@@ -27,7 +27,8 @@ bool is_square(const FusedProgram& program) {
   const auto& inputs = program.inputs();
   if (inputs.size() != 1 || program.ops().size() != 1) return false;
   const FusedProgram::Input& x = inputs[0];
-  const bool whole = x.kind == FusedKind::full && !x.literal && x.window.of == 0;
+  const bool whole =
+      x.kind == FusedKind::full && !x.literal && x.window.of == 0 && x.repeat.count == 0;
   return whole && (x.dtype == DType::f32 || x.dtype == DType::f64) &&
          program.ops()[0].primitive == &square_p;
 }

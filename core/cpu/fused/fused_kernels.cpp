@@ -61,6 +61,29 @@ const void* after(const void* p, std::int64_t bytes) {
   return static_cast<const std::byte*>(p) + bytes;
 }
 
+// Copies the rows [first, first + n) of the space from an operand whose rows repeat.
+void repeat_rows(const FusedStepList::Repeat& x, const std::byte* from, std::byte* out,
+                 std::int64_t first, std::int64_t n) {
+  const auto [every, count] = x.rows;
+  const auto size = [&](std::int64_t rows) { return static_cast<std::size_t>(rows * x.pitch); };
+  // Rows that come again in this tile are copied from their first copy.
+  const std::int64_t anew = std::min(n, every * count);
+  std::int64_t done = 0;
+  while (done < anew) {
+    const std::int64_t row = first + done, own = row / every % count;
+    const std::int64_t run = std::min(anew - done, every > 1 ? every - row % every : count - own);
+    if (every > 1)
+      fill(out + done * x.pitch, from + own * x.pitch, static_cast<int>(x.pitch), run);
+    else
+      std::memcpy(out + done * x.pitch, from + own * x.pitch, size(run));
+    done += run;
+  }
+  for (std::int64_t more = 0; done < n; done += more) {
+    more = std::min(done, n - done);
+    std::memcpy(out + done * x.pitch, out, size(more));
+  }
+}
+
 // A step with its addresses in the current block.
 struct BoundStep {
   const FusedStep* step;
@@ -72,6 +95,8 @@ struct BoundStep {
   const FusedDraw* draw = nullptr;
   std::int64_t element = 0;  // for a draw: the index of the block's first element among the key's
                              // elements
+  const FusedStepList::Repeat* repeated = nullptr;
+  std::int64_t first_row = 0;  // where rows repeat: the tile's first row
 
   BoundStep(const FusedStep& s, const At& at)
       : step(&s),
@@ -96,6 +121,10 @@ struct BoundStep {
   void bind_draw(const FusedStepList& list, const At& at) {
     draw = &list.draws[static_cast<std::size_t>(step->drawn)];
     element = draw->each_row ? at.col : at.row * list.cols + at.col;
+  }
+  void bind_repeated(const FusedStepList& list, const At& at) {
+    repeated = &list.repeats[static_cast<std::size_t>(step->repeated)];
+    first_row = at.row;
   }
   void advance(std::int64_t cols) {
     element += cols;
@@ -188,6 +217,7 @@ struct BoundStep {
   void run_full(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
     if (s.kind == FusedStep::draw) return run_draw(rows, cols);
+    if (s.kind == FusedStep::repeat_rows) return repeat_rows(*repeated, a, out, first_row, rows);
     if (s.kind == FusedStep::expand_row) return s.expand(a, out, rows, cols);
     if (s.kind == FusedStep::expand_col) {
       const std::int64_t bytes = cols * s.itemsize;
@@ -260,8 +290,9 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
   for (std::size_t i = 0; i < list.prologue.size(); ++i) {
     const FusedStep& s = list.prologue[i];
     if (list.prologue_size[i] == 0) continue;
-    const BoundStep bound(s, at);
-    if (s.kind == FusedStep::expand_col)
+    BoundStep bound(s, at);
+    if (s.kind == FusedStep::repeat_rows) bound.bind_repeated(list, at);
+    if (s.kind == FusedStep::expand_col || s.kind == FusedStep::repeat_rows)
       bound.run_full(at.rows, at.cols);
     else
       bound.run(0, list.prologue_size[i]);
@@ -277,8 +308,22 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
     const std::int64_t tile = unit / blocks, first = unit % blocks;
     const std::int64_t last = list.split ? std::min(blocks, first + end - unit) : list.blocks;
     unit += list.split ? last - first : 1;
-    at.row = tile * list.tile_rows;
-    at.rows = std::min(list.tile_rows, list.rows - at.row);
+    if (list.group_rows > 0) {
+      const std::int64_t group = tile / list.group_tiles,
+                         in_group = tile % list.group_tiles * list.tile_rows;
+      at.row = group * list.group_rows + in_group;
+      at.rows = std::min(list.tile_rows, list.group_rows - in_group);
+    } else {
+      at.row = tile * list.tile_rows;
+      at.rows = std::min(list.tile_rows, list.rows - at.row);
+    }
+    for (const FusedStepList::Repeat& x : list.repeats) {
+      if (!x.moves) continue;
+      const auto* const whole = static_cast<const std::byte*>(
+          operands[static_cast<std::size_t>(x.base - kFusedOperands)]);
+      const std::int64_t row = at.row / x.rows.every % x.rows.count;
+      bases[static_cast<std::size_t>(x.base)] = const_cast<std::byte*>(whole) + row * x.pitch;
+    }
     const bool ahead = !list.prefetch.empty();
     if (ahead) {
       const std::int64_t next = at.row + at.rows;
@@ -300,6 +345,10 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
             reduced.bind_chain(list, at, links.data());
             reduced.reduce_rows(at.rows, list.cols);
             if (ahead) prefetch.step();
+          } else if (s->kind == FusedStep::repeat_rows) {
+            BoundStep copied(*s, at);
+            copied.bind_repeated(list, at);
+            copied.run_full(at.rows, 1);
           } else {
             BoundStep(*s, at).run(0, at.rows);
           }
@@ -312,6 +361,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
         bound.emplace_back(*s, at);
         if (s->chain_count > 0) bound.back().bind_chain(list, at, links.data());
         if (s->drawn >= 0) bound.back().bind_draw(list, at);
+        if (s->repeated >= 0) bound.back().bind_repeated(list, at);
       }
       // The first block ends where a cache line of the result ends that is written past the caches,
       // so that the other blocks consist of whole lines.

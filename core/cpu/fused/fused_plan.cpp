@@ -23,8 +23,9 @@ namespace shmap::cpu {
 
 namespace {
 
-// Rows shorter than this are not worth one kernel call for each row.
-constexpr std::int64_t kShortRow = 48;
+// Rows shorter than this are not worth one kernel call for each row, and those shorter than
+// kShortCopy not where a copy of one row for all rows of the tile makes it one call.
+constexpr std::int64_t kShortRow = 48, kShortCopy = 256;
 // Rows longer than this are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
@@ -37,6 +38,7 @@ bool passes_nans_on(const FusedStep& step) {
     case FusedStep::binary:
       return step.code != ChainCode::none;
     case FusedStep::reduce:
+    case FusedStep::repeat_rows:
     case FusedStep::expand_row:
     case FusedStep::expand_col:
     case FusedStep::expand_one:
@@ -54,6 +56,7 @@ class Lowering {
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
     fold_chains(ops_, values_);
+    read_one_row();
     order();
     find_uses();
     write_results_late();
@@ -165,7 +168,35 @@ class Lowering {
         value(made).part = true;
       }
       operand_values_.push_back(made);
+      if (input.repeat.count > 0) lowered_.back() = add_repeated(made, input.repeat);
     }
+  }
+
+  // Returns the form in which operand v, whose rows repeat, is read: the operand itself, or a copy
+  // where kernels would need rows that are not neighbours. The copy is made for each tile, or once
+  // a call if all tiles have the same rows.
+  int add_repeated(int v, const FusedProgram::Repeat& rows) {
+    LoweredValue& x = value(v);
+    const bool full = x.kind == FusedKind::full;
+    const std::int64_t size = itemsize(x.dtype), pitch = full ? list_.cols * size : size;
+    const bool long_rows = list_.cols >= kShortRow && x.dtype == computed_dtype(x.dtype);
+    const bool moves =
+        list_.tile_rows == 1 || (full && list_.group_rows > 0 && (rows.every == 1 || long_rows));
+    x.part = true;
+    x.address.row_stride = 0;
+    x.one_row = moves && list_.tile_rows > 1 && rows.every > 1;
+    if (x.one_row) x.address.tile_stride = 0;
+    list_.repeats.push_back({x.address.base, rows, pitch, moves});
+    repeats_[v] = static_cast<std::int32_t>(list_.repeats.size()) - 1;
+    return moves ? v : rows_of(v, full && rows.every == 1 && list_.tile_rows % rows.count == 0);
+  }
+  // A copy of the rows of the tile of operand v, whose rows repeat.
+  int rows_of(int v, bool tiled = false) {
+    LoweredOp made;
+    made.step.kind = FusedStep::repeat_rows;
+    made.step.repeated = repeats_.at(v);
+    made.operands[0] = v;
+    return add_op(made, value(v).dtype, value(v).kind, tiled);
   }
 
   void add_map(const FusedProgram::Op& op) {
@@ -269,7 +300,7 @@ class Lowering {
   // The value expanded to elements of `kind`. Where tiles have several rows, a value of columns is
   // repeated for one tile, once a call, and serves every tile.
   int expanded(int v, FusedKind kind) {
-    if (value(v).kind == kind) return v;
+    if (value(v).kind == kind && !value(v).one_row) return v;
     const auto known = expanded_.find({v, kind});
     if (known != expanded_.end()) return known->second;
     const bool tiled =
@@ -282,9 +313,10 @@ class Lowering {
     LoweredOp made;
     made.operands[0] = v;
     made.step.itemsize = static_cast<std::int8_t>(itemsize(value(v).dtype));
-    made.step.kind = from == FusedKind::row   ? FusedStep::expand_row
-                     : from == FusedKind::col ? FusedStep::expand_col
-                                              : FusedStep::expand_one;
+    const bool of_cols = from == FusedKind::col || value(v).one_row;
+    made.step.kind = from == FusedKind::row ? FusedStep::expand_row
+                     : of_cols              ? FusedStep::expand_col
+                                            : FusedStep::expand_one;
     if (from == FusedKind::row) made.step.expand = expand_kernel(made.step.itemsize);
     return add_op(made, value(v).dtype, kind, tiled);
   }
@@ -320,7 +352,7 @@ class Lowering {
       v = narrow(v);
     else
       v = wide(v, std::max(value(v).stage, 1));
-    if (value(v).kind != kind) v = add_expand(v, kind, false);
+    if (value(v).kind != kind || value(v).one_row) v = add_expand(v, kind, false);
     const bool around = kind == FusedKind::full && output.type.nbytes() >= around_;
     if (value(v).result < 0 && value(v).stage != kNever && !around) {
       value(v).result = o;
@@ -400,6 +432,29 @@ class Lowering {
     }
     append_late();
     ops_ = std::move(made);
+  }
+  // Operands of which the tile reads one row again and again: a folded chain reads them row by row,
+  // as it reads all its operands; other operations do so where rows are long, and else read a copy
+  // for all rows of the tile.
+  void read_one_row() {
+    for (std::size_t i = 0, end = ops_.size(); i < end; ++i) {
+      if (ops_[i].fold >= 0 || copies_operand(ops_[i])) continue;
+      for (int k = 0; k < 3; ++k) {
+        const int v = ops_[i].operands[k];
+        if (v < 0 || !value(v).one_row) continue;
+        if (list_.cols < kShortCopy)
+          ops_[i].operands[k] = expanded(v, FusedKind::full);
+        else
+          ops_[i].step.by_row = true;
+      }
+    }
+    // Copies read operands alone, and come before the operations that read them.
+    std::stable_partition(ops_.begin(), ops_.end(),
+                          [&](const LoweredOp& op) { return copies_operand(op); });
+  }
+  bool copies_operand(const LoweredOp& op) {
+    return op.step.kind == FusedStep::repeat_rows ||
+           (op.step.kind == FusedStep::expand_col && value(op.operands[0]).stage == kNever);
   }
   bool only_writes(const LoweredOp& op) {
     if (op.kind != FusedKind::full || op.stage == kPrologue) return false;
@@ -539,8 +594,10 @@ class Lowering {
     }
     list_.stages.push_back(static_cast<std::int32_t>(list_.steps.size()));
     list_.split = !writes_rows && list_.blocks > 1 && list_.stages.size() <= 3;
-    list_.units = list_.split ? list_.rows * list_.blocks
-                              : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
+    const std::int64_t tiles = list_.group_rows > 0
+                                   ? list_.rows / list_.group_rows * list_.group_tiles
+                                   : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
+    list_.units = list_.split ? list_.rows * list_.blocks : tiles;
   }
 
   // A result may use the memory of an operand, since a kernel may overwrite an operand of the
@@ -574,6 +631,8 @@ class Lowering {
   std::map<std::pair<int, FusedKind>, int> expanded_;
   std::map<std::pair<int, int>, int> widened_;  // keys: the value, and the stage that uses it
   std::map<int, int> narrowed_;
+  std::map<int, std::int32_t> repeats_;  // for operands whose rows repeat: the index in the list's
+                                         // `repeats`
   int next_operand_ = 0;
 };
 

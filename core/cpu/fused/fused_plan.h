@@ -1,10 +1,12 @@
 // FusedStepList: a fused program as a list of calls of raw kernels over tiles of its index space.
 // Every value is in an operand, in a result, or in a buffer in the nearest caches.
 //
-// A tile has some whole rows, or is one long row cut into blocks of columns. The steps of a tile
-// are in stages: an even stage works on values of rows (one element for each row of the tile) and
-// reduces whole rows; an odd stage works on full values, block by block. A value that a later stage
-// reads is kept for a whole row, any other value for one block only.
+// A tile has some whole rows, or is one long row cut into blocks of columns. Operands whose rows
+// repeat (FusedProgram::Repeat) are read where they lie if tiles are cut such that each reads one
+// row, or neighbouring rows, of each of them; otherwise a step copies the rows of the tile. The
+// steps of a tile are in stages: an even stage works on values of rows (one element for each row of
+// the tile) and reduces whole rows; an odd stage works on full values, block by block. A value that
+// a later stage reads is kept for a whole row, any other value for one block only.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -41,7 +43,8 @@ struct FusedStep {
     expand_row,    // repeats each row's element along the row
     expand_col,    // repeats the elements of the columns in each row
     expand_one,
-    store,  // a copy
+    repeat_rows,  // copies the rows of an operand that repeat, for the tile
+    store,        // a copy
     chain,  // applies several operations to `a` in one pass; `chain_ops` has their other operands
     draw,   // draws random bits with the key `a`; b: the first index, if there is one
   };
@@ -54,7 +57,8 @@ struct FusedStep {
   DType dtype = DType::f32;
   ChainCode code = ChainCode::none;  // the operation of a chain that the step may become
   std::int32_t chain_begin = 0, chain_count = 0;
-  std::int32_t drawn = -1;  // for a draw: its index in `draws`
+  std::int32_t drawn = -1;     // for a draw: its index in `draws`
+  std::int32_t repeated = -1;  // for repeat_rows: its index in `repeats`
   union {
     UnaryFn one = nullptr;
     BinaryFn two;
@@ -94,6 +98,17 @@ struct FusedStepList {
   std::vector<FusedChainOp> chain_ops;
   std::vector<FusedDraw> draws;
   std::vector<std::int32_t> stages;  // index in `steps` of each stage's first step, and the end
+  // Operands whose rows repeat. If one `moves`, its base is the address of the row that the tile's
+  // first row reads, and otherwise the operand's address.
+  struct Repeat {
+    std::int32_t base;
+    FusedProgram::Repeat rows;
+    std::int64_t pitch;  // bytes
+    bool moves;
+  };
+  std::vector<Repeat> repeats;
+  // If not 0, no tile has rows of two groups: a group has so many rows, in so many tiles.
+  std::int64_t group_rows = 0, group_tiles = 0;
   std::vector<std::uint64_t> constants;
   // The operations of chain_ops, with addresses, for the steps that are `bound`.
   std::vector<ChainOp> bound_ops;

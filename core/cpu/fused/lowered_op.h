@@ -23,9 +23,11 @@ struct LoweredValue {
                             // a literal
   int last_use = -1;        // index of the last op that reads it
   int last_stage = kStageNever;
-  int result = -1;                      // the result in which the value is stored
-  bool tiled = false;                   // a row of columns, repeated for each row of a tile
-  bool part = false;                    // an operand that is a window of a larger array
+  int result = -1;       // the result in which the value is stored
+  bool tiled = false;    // a row of columns, or rows that repeat, for each row of a tile
+  bool part = false;     // an operand that is a window of a larger array, or whose
+                         // rows repeat
+  bool one_row = false;  // an operand of which the tile reads one row again and again
   ChainCode made_by = ChainCode::none;  // the operation of a chain that makes it, if it is one
   // Of f32: all NaNs among its elements are NaNs of bf16 too, since it was computed from such
   // values alone.

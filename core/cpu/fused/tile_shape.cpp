@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "core/cpu/fused/lowered_op.h"
 #include "core/ops/elementwise.h"
@@ -26,13 +27,41 @@ bool uses_divider(const FusedProgram& program) {
                      [](const FusedProgram::Op& op) { return uses_divider(op.primitive); });
 }
 
+// In a tile of fewer bytes, the fixed cost of a tile is more than that of copying rows.
+constexpr std::int64_t kSmallTileBytes = 4096;
+
+// Cuts the rows into groups in which each full operand whose rows repeat has either one row or
+// neighbouring rows, if a group has enough elements. Otherwise a tile has some whole groups, so
+// that rows which repeat in each group are the same in each tile.
+void cut_into_groups(const FusedProgram& program, std::int64_t widest, FusedStepList* list) {
+  std::int64_t group = 0;
+  for (const FusedProgram::Input& input : program.inputs()) {
+    const auto [every, count] = input.repeat;
+    if (input.kind == FusedKind::full && count > 0)
+      group = std::gcd(group, every > 1 ? every : count);
+  }
+  if (group < 2) return;
+  const std::int64_t tiles = (group + list->tile_rows - 1) / list->tile_rows,
+                     even = (group + tiles - 1) / tiles;
+  if (even * list->cols * widest < kSmallTileBytes) {
+    list->tile_rows -= list->tile_rows % std::min(group, list->tile_rows);
+    return;
+  }
+  list->tile_rows = even;
+  list->group_rows = group;
+  list->group_tiles = (group + even - 1) / even;
+}
+
 }  // namespace
 
 void cut_into_tiles(const FusedProgram& program, bool by_rows, std::int64_t tile_bytes,
                     FusedStepList* list) {
-  const auto is_part = [](const FusedProgram::Input& input) { return input.window.of > 0; };
-  const bool has_parts = std::any_of(program.inputs().begin(), program.inputs().end(), is_part);
-  bool rows_matter = has_parts || by_rows;
+  bool has_parts = false, has_repeats = false;
+  for (const FusedProgram::Input& input : program.inputs()) {
+    has_parts |= input.window.of > 0;
+    has_repeats |= input.repeat.count > 0;
+  }
+  bool rows_matter = has_parts || has_repeats || by_rows;
   std::int64_t widest = 1;
   for (int v = 0; v < program.value_count(); ++v) {
     const FusedKind kind = program.kind(v);
@@ -54,6 +83,8 @@ void cut_into_tiles(const FusedProgram& program, bool by_rows, std::int64_t tile
     if (by_rows)
       list->tile_rows =
           static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(list->tile_rows)));
+    else if (list->tile_rows > 1 && has_repeats)
+      cut_into_groups(program, widest, list);
   } else {
     const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
     list->block_cols = (even + 63) / 64 * 64;

@@ -10,8 +10,8 @@ namespace shmap::cpu {
 // (32 to 48 KB).
 inline constexpr std::int64_t kUsualTileBytes = 8192;
 
-// Sets rows, cols, tile_rows, block_cols and blocks of the list. tile_bytes: the bytes that the
-// program's widest value has in one tile. by_rows: see make_fused_steps.
+// Sets rows, cols, tile_rows, block_cols, blocks and the groups of the list. tile_bytes: the bytes
+// that the program's widest value has in one tile. by_rows: see make_fused_steps.
 void cut_into_tiles(const FusedProgram& program, bool by_rows, std::int64_t tile_bytes,
                     FusedStepList* list);
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -86,33 +87,40 @@ class Fuser {
     }
 
    private:
-    // The operands that come from outside of the cluster, each once for each kind that it is read
-    // as.
+    // The operands that come from outside of the cluster, each once for each way in which it is
+    // read.
     void add_inputs(const FuseMember& m) {
       for (const Atom& a : fuser_.eqn(m.eqn).in) {
         if (a.is_literal() || values_.count(a.var())) continue;
-        const FusedKind kind = clusters_.operand_kind(m, a);
-        const auto [it, is_new] = operands_.try_emplace({a.var(), kind}, 0);
+        const FuseRead read = clusters_.read_of(x_, m, a);
+        const auto [it, is_new] = operands_.try_emplace(operand(a, read), 0);
         if (!is_new) continue;
-        it->second = program_->add_input(a.type().dtype(), kind);
+        it->second = program_->add_input_like(
+            {.dtype = a.type().dtype(), .kind = read.kind, .repeat = read.repeat});
         made_.in.push_back(a);
       }
     }
 
-    int value_of(const Atom& a, FusedKind kind) {
+    // An operand, and how it is read.
+    using Operand = std::tuple<const Var*, FusedKind, std::int64_t, std::int64_t>;
+    static Operand operand(const Atom& a, const FuseRead& read) {
+      return {a.var(), read.kind, read.repeat.every, read.repeat.count};
+    }
+
+    int value_of(const Atom& a, const FuseRead& read) {
       if (a.is_literal()) {
         const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
         return program_->add_literal(literal.type.dtype(), literal.value);
       }
       const auto it = values_.find(a.var());
-      return it != values_.end() ? it->second : operands_.at({a.var(), kind});
+      return it != values_.end() ? it->second : operands_.at(operand(a, read));
     }
 
     // The value of the member's result in the program.
     int add_operation(const FuseMember& m) {
       const Eqn& e = fuser_.eqn(m.eqn);
       std::vector<int> in;
-      for (const Atom& a : e.in) in.push_back(value_of(a, clusters_.operand_kind(m, a)));
+      for (const Atom& a : e.in) in.push_back(value_of(a, clusters_.read_of(x_, m, a)));
       const int first = in[0];
       switch (clusters_.role(m.eqn)) {
         case FuseRole::map:
@@ -148,7 +156,7 @@ class Fuser {
     const FuseCluster& x_;
     std::shared_ptr<FusedProgram> program_;
     VarMap<int> values_;
-    std::map<std::pair<const Var*, FusedKind>, int> operands_;
+    std::map<Operand, int> operands_;
     Eqn made_;
   };
 

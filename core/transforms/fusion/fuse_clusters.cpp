@@ -21,6 +21,8 @@ constexpr int kSearch = 2000;
 constexpr int kMostFailures = 64;
 
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
+constexpr std::uint32_t kRepeats = 1u << 4;  // in FuseCluster::needs
+std::uint32_t bit(const FuseRead& read) { return read.repeats() ? kRepeats : bit(read.kind); }
 
 bool has_room(const FuseCluster& x, std::size_t operands) {
   return x.ops < kMostFusedOps && x.needs.size() + operands <= kMostFusedOperands;
@@ -155,23 +157,33 @@ void FuseClusters::add_member(int c, FuseMember m) {
   x.needs.erase(result(m.eqn));
   for (const Atom& a : e.in) {
     if (a.is_literal()) continue;
-    x.needs[a.var()] |= bit(operand_kind(m, a));
+    x.needs[a.var()] |= bit(read_of(x, m, a));
     if (const int maker = program_.maker(a); maker >= 0) x.makers.push_back(maker);
   }
 }
 
-// The kind as which a cluster uses a value; false where the cluster uses it as several kinds, or
-// not at all.
+FuseRead FuseClusters::read_of(const FuseCluster& x, const FuseMember& m, const Atom& a) const {
+  if (role(m.eqn) != FuseRole::broadcast)
+    return {fuse_operand_kind(eqn(m.eqn), role(m.eqn), m.kind, a)};
+  FuseRead read{FusedKind::full};
+  broadcast_read(eqn(m.eqn), m.kind, x.split ? &x.space : nullptr, &read);
+  return read;
+}
+
+// The kind as which a cluster uses a value; false where the cluster uses it as several kinds, with
+// rows that repeat, or not at all.
 bool FuseClusters::needed_kind(int c, const Var* v, FusedKind* kind) {
   const auto it = cluster(c).needs.find(v);
-  if (it == cluster(c).needs.end() || (it->second & (it->second - 1))) return false;
+  if (it == cluster(c).needs.end() || (it->second & (it->second - 1)) || it->second == kRepeats)
+    return false;
   for (const FusedKind k : {FusedKind::scalar, FusedKind::col, FusedKind::row, FusedKind::full})
     if (it->second == bit(k)) *kind = k;
   return true;
 }
 
-// Gives a space to a cluster that had none of its own. as_rows: the cluster's full values are
-// values of the rows of that space, of which the cluster must draw none.
+// Gives another space to a cluster; one that had rows and columns then needs find_needs(). as_rows:
+// the cluster's full values are values of the rows of that space, of which the cluster must draw
+// none.
 void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
   FuseCluster& x = cluster(c);
   x.split = true;
@@ -181,6 +193,71 @@ void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
     if (m.kind == FusedKind::full) m.kind = FusedKind::row;
   for (auto& [v, kinds] : x.needs)
     if (kinds & bit(FusedKind::full)) kinds = (kinds & ~bit(FusedKind::full)) | bit(FusedKind::row);
+}
+
+void FuseClusters::find_needs(FuseCluster& x) {
+  VarMap<bool> made;
+  for (const FuseMember& m : x.members) made[result(m.eqn)] = true;
+  x.needs.clear();
+  for (const FuseMember& m : x.members) {
+    for (const Atom& a : eqn(m.eqn).in)
+      if (!a.is_literal() && !made.count(a.var())) x.needs[a.var()] |= bit(read_of(x, m, a));
+  }
+}
+
+// Whether only broadcasts depend on how the cluster's elements are cut into rows. A value of rows
+// or columns that a member computes, a reduction and a draw for each row fix the space.
+bool FuseClusters::may_change_space(const FuseCluster& x) const {
+  return std::all_of(x.members.begin(), x.members.end(), [&](const FuseMember& m) {
+    const FuseRole r = role(m.eqn);
+    return (m.kind == FusedKind::full || m.kind == FusedKind::scalar) && r != FuseRole::reduce &&
+           !(r == FuseRole::draw && drawn_space(eqn(m.eqn)).rows > 1);
+  });
+}
+
+// Whether the broadcasts among the members can read their operands in the space. as_rows: where the
+// cluster's full values become values of rows.
+bool FuseClusters::all_read_in(const FuseCluster& x, const FuseSpace& space, bool as_rows) const {
+  return std::all_of(x.members.begin(), x.members.end(), [&](const FuseMember& m) {
+    const FusedKind kind = as_rows && m.kind == FusedKind::full ? FusedKind::row : m.kind;
+    FuseRead read{};
+    return role(m.eqn) != FuseRole::broadcast || broadcast_read(eqn(m.eqn), kind, &space, &read);
+  });
+}
+
+// Whether cluster c, which uses the result of broadcast i as `kind`, can read its operand; gives
+// the cluster a space with shorter rows if it must. Of the spaces that serve the members it takes
+// one that also serves the other broadcasts which the cluster reads, and are visited next.
+bool FuseClusters::make_readable(int c, int i, FusedKind kind) {
+  FuseCluster& x = cluster(c);
+  FuseRead read{};
+  if (broadcast_read(eqn(i), kind, x.split ? &x.space : nullptr, &read)) return true;
+  if (kind != FusedKind::full || !may_change_space(x)) return false;
+  std::vector<const Eqn*> others;
+  for (const auto& [v, kinds] : x.needs) {
+    const int maker = v == result(i) || kinds != bit(kind) ? -1 : program_.maker(Atom(VarRef(v)));
+    if (maker >= 0 && role(maker) == FuseRole::broadcast && !broadcast_cols(eqn(maker)).empty())
+      others.push_back(&eqn(maker));
+  }
+  FuseSpace best;
+  bool any = false;
+  int most = -1;
+  for (const std::int64_t cols : broadcast_cols(eqn(i))) {
+    const FuseSpace space{cols > 0 ? x.space.elements() / cols : 0, cols};
+    if (space.elements() != x.space.elements() || !all_read_in(x, space, false) ||
+        !broadcast_read(eqn(i), kind, &space, &read))
+      continue;
+    const auto served =
+        static_cast<int>(std::count_if(others.begin(), others.end(), [&](const Eqn* e) {
+          FuseRead other{};
+          return broadcast_read(*e, kind, &space, &other);
+        }));
+    if (served > most) any = true, best = space, most = served;
+  }
+  if (!any) return false;
+  set_space(c, best, false);
+  find_needs(x);
+  return true;
 }
 
 // Whether cluster c may get equation i, by its size, its axes and the kind as which it uses the
@@ -204,18 +281,22 @@ bool FuseClusters::join(int i, int c) {
     if (!reduced_space(e, &space)) return false;
     // Of a space of one row, the result is one element, which may be used as a scalar.
     const bool one_row = kind == FusedKind::scalar && space.rows == 1;
-    becomes_rows =
-        !x.split && !x.draws && kind == FusedKind::full && x.space.elements() == space.rows;
+    becomes_rows = !x.draws && kind == FusedKind::full && x.space.elements() == space.rows &&
+                   (!x.split || (may_change_space(x) && all_read_in(x, space, true)));
     const bool fits = x.split ? (kind == FusedKind::row || one_row) && x.space == space
-                              : becomes_rows || (one_row && x.space.elements() == space.cols);
-    if (!fits) return false;
+                              : one_row && x.space.elements() == space.cols;
+    if (!fits && !becomes_rows) return false;
     kind = FusedKind::row;
   }
   const bool small = kind == FusedKind::scalar || kind == FusedKind::col;
   if (small && (shared || x.space.cols > kColumns)) return false;
   if (shared && (result_count_of(x) >= kMostResults || is_sent(i) || leads_around(i, c)))
     return false;
-  if (role(i) == FuseRole::reduce && !x.split) set_space(c, space, becomes_rows);
+  if (role(i) == FuseRole::reduce && (!x.split || becomes_rows)) {
+    const bool reads_otherwise = x.split;
+    set_space(c, space, becomes_rows);
+    if (reads_otherwise) find_needs(x);
+  }
   add_member(c, {i, kind});
   x.first = i;
   merge_makers(c);
@@ -295,18 +376,7 @@ bool FuseClusters::absorb_copy(int i, int c) {
       if (!x.split) set_space(c, space, false);
     }
   }
-  if (role(i) == FuseRole::broadcast) {
-    FusedKind from = FusedKind::full;
-    FuseSpace space;
-    if (!broadcast_kind(e, &from, &space)) return false;
-    if (from == FusedKind::row || from == FusedKind::col) {
-      if (kind != FusedKind::full || (x.split && !(x.space == space))) return false;
-      if (!x.split) {
-        if (x.space.elements() != space.rows * space.cols) return false;
-        set_space(c, space, false);
-      }
-    }
-  }
+  if (role(i) == FuseRole::broadcast && !make_readable(c, i, kind)) return false;
   add_member(c, {i, kind, true});
   for (const Atom& a : e.in)
     if (!a.is_literal()) users_of(a.var()).push_back(x.members.front().eqn);
@@ -391,6 +461,7 @@ bool FuseClusters::agree(const FuseCluster& x, bool x_rows, const FuseCluster& y
   for (const auto& [var, kinds] : y.needs) {
     const auto it = made.find(var);
     if (it == made.end()) continue;
+    if (kinds & kRepeats) return false;
     for (const FusedKind k : {FusedKind::scalar, FusedKind::col, FusedKind::row, FusedKind::full})
       if ((kinds & bit(k)) && as(k, y_rows) != it->second) return false;
   }

@@ -19,7 +19,7 @@ struct FuseMember {
 struct FuseCluster {
   std::vector<FuseMember> members;
   // For each value that members read and no member computes: a bit for each FusedKind as which they
-  // read it.
+  // read it, and one more if its rows repeat. No member can compute a value that repeats.
   VarMap<std::uint32_t> needs;
   // Equations that define operands of members: at least one of each cluster, and every one that is
   // in no cluster.
@@ -44,9 +44,8 @@ class FuseClusters {
 
   const std::vector<FuseCluster>& all() const { return clusters_; }
   FuseRole role(int i) const { return roles_[static_cast<std::size_t>(i)]; }
-  FusedKind operand_kind(const FuseMember& m, const Atom& a) const {
-    return fuse_operand_kind(eqn(m.eqn), role(m.eqn), m.kind, a);
-  }
+  // How member m of cluster x reads operand a.
+  FuseRead read_of(const FuseCluster& x, const FuseMember& m, const Atom& a) const;
   // Whether only the member's own cluster uses its result.
   bool is_inner(int i) const {
     return !users_of(result(i)).empty() && used_by_alone(i, cluster_of(i));
@@ -89,6 +88,10 @@ class FuseClusters {
   bool needed_kind(int c, const Var* v, FusedKind* kind);
   bool may_take(int c, int i, FusedKind* kind);
   void set_space(int c, const FuseSpace& space, bool as_rows);
+  void find_needs(FuseCluster& x);
+  bool may_change_space(const FuseCluster& x) const;
+  bool all_read_in(const FuseCluster& x, const FuseSpace& space, bool as_rows) const;
+  bool make_readable(int c, int i, FusedKind kind);
 
   bool leads_around(int i, int c);
   bool reaches(int from, int to);

@@ -72,13 +72,7 @@ class ColumnFuser {
     for (int v = 0; v < old.value_count(); ++v) {
       const auto at = static_cast<std::size_t>(old.index(v));
       if (old.is_input(v)) {
-        const FusedProgram::Input& input = old.inputs()[at];
-        if (input.literal)
-          program->add_literal(input.dtype, &input.bits);
-        else if (input.window.of > 0)
-          program->add_window(input.dtype, input.window);
-        else
-          program->add_input(input.dtype, input.kind);
+        program->add_input_like(old.inputs()[at]);
         continue;
       }
       if (old.ops()[at].op == FusedProgram::OpKind::draw) return nullptr;

@@ -1,6 +1,7 @@
 // The role that an equation can have in a fused program, judged by the equation alone.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "core/ir/jaxpr.h"
 #include "core/runtime/fused_program.h"
@@ -22,10 +23,24 @@ struct FuseSpace {
 bool reduced_space(const Eqn& eqn, FuseSpace* out);
 // The space of a draw: a row for each key.
 FuseSpace drawn_space(const Eqn& eqn);
-// The kind of a broadcast's operand where its result is full. For kinds row and col, `space`
-// receives the space. False where the operand is of no kind.
-bool broadcast_kind(const Eqn& eqn, FusedKind* kind, FuseSpace* space);
-// The kind as which an equation of that role uses operand a, where its result is of kind `kind`.
+
+// How an equation reads an operand: as which kind and, if it has fewer rows than the space, which
+// of them.
+struct FuseRead {
+  FusedKind kind;
+  FusedProgram::Repeat repeat = {};
+  bool repeats() const { return repeat.count > 0; }
+  friend bool operator==(const FuseRead&, const FuseRead&) = default;
+};
+// How a broadcast whose result is of kind `kind` reads its operand in the space; without a space,
+// full values have no rows and columns. False where the operand cannot be read so: where rows would
+// be needed and there are none, or where it has none of the forms of FuseRead.
+bool broadcast_read(const Eqn& eqn, FusedKind kind, const FuseSpace* space, FuseRead* out);
+// The numbers of columns, the largest first, of the spaces in which a broadcast with a full result
+// can read its operand by its inner dims; none where it reads all elements or one in any space.
+std::vector<std::int64_t> broadcast_cols(const Eqn& eqn);
+// The kind as which an equation of that role, other than a broadcast, uses operand a, where its
+// result is of kind `kind`.
 FusedKind fuse_operand_kind(const Eqn& eqn, FuseRole role, FusedKind kind, const Atom& a);
 
 }  // namespace shmap

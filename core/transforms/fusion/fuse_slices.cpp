@@ -104,7 +104,7 @@ class SliceFuser {
     for (const FusedProgram::Input& input : old.inputs()) {
       if (input.literal) continue;
       const std::size_t i = operand++;
-      if (input.kind != FusedKind::full || input.window.of > 0) continue;
+      if (input.kind != FusedKind::full || input.window.of > 0 || input.repeat.count > 0) continue;
       const auto found = slices_.find(program_.maker(e.in[i]));
       if (found == slices_.end()) continue;
       const Rows& r = found->second.rows;
@@ -120,17 +120,15 @@ class SliceFuser {
       const auto at = static_cast<std::size_t>(old.index(v));
       if (old.is_input(v)) {
         const FusedProgram::Input& input = old.inputs()[at];
-        if (input.literal) {
-          program->add_literal(input.dtype, &input.bits);
-        } else if (Slice* slice = taken[operand]) {
+        Slice* const slice = input.literal ? nullptr : taken[operand];
+        if (slice != nullptr) {
           --slice->reads;
           e.in[operand] = program_.made_by(e.in[operand])->in[0];
-          ++operand;
           program->add_window(input.dtype, slice->rows.window);
         } else {
-          ++operand;
-          program->add_input(input.dtype, input.kind);
+          program->add_input_like(input);
         }
+        operand += !input.literal;
         continue;
       }
       program->add_like(old.ops()[at]);

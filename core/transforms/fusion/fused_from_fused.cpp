@@ -81,19 +81,22 @@ class FusedWriter {
   struct Operand {
     const Var* var;
     FusedKind kind;
+    FusedProgram::Repeat repeat;
     int value;
   };
 
   int add_input(const FusedProgram::Input& input, const Atom* a) {
-    if (!a) return program_->add_literal(input.dtype, &input.bits);
+    if (!a) return program_->add_input_like(input);
     if (input.window.of > 0) {
       in_.push_back(*a);
-      return program_->add_window(input.dtype, input.window);
+      return program_->add_input_like(input);
     }
     for (const Operand& known : operands_)
-      if (known.var == a->var() && known.kind == input.kind && known.var) return known.value;
+      if (known.var == a->var() && known.kind == input.kind && known.repeat == input.repeat &&
+          known.var)
+        return known.value;
     in_.push_back(*a);
-    operands_.push_back({a->var(), input.kind, program_->add_input(input.dtype, input.kind)});
+    operands_.push_back({a->var(), input.kind, input.repeat, program_->add_input_like(input)});
     return operands_.back().value;
   }
 
@@ -102,13 +105,14 @@ class FusedWriter {
   std::vector<Operand> operands_;  // operands that are not windows
 };
 
-// True if the program reads v only as a whole operand of kind `kind`.
+// True if the program reads v only as a whole operand of kind `kind` that has all rows.
 bool reads_as(const Source& source, const Var* v, FusedKind kind) {
   std::size_t operand = 0;
   for (const FusedProgram::Input& input : source.program->inputs()) {
     if (input.literal) continue;
     const Atom& a = source.in[operand++];
-    if (a.var() == v && (input.kind != kind || input.window.of > 0)) return false;
+    if (a.var() == v && (input.kind != kind || input.window.of > 0 || input.repeat.count > 0))
+      return false;
   }
   return true;
 }
@@ -119,7 +123,9 @@ bool fits_any_rows(const FusedProgram& program) {
   for (int v = 0; v < program.value_count(); ++v)
     if (program.kind(v) != FusedKind::full && program.kind(v) != FusedKind::scalar) return false;
   return std::none_of(program.inputs().begin(), program.inputs().end(),
-                      [](const FusedProgram::Input& input) { return input.window.of > 0; });
+                      [](const FusedProgram::Input& input) {
+                        return input.window.of > 0 || input.repeat.count > 0;
+                      });
 }
 
 std::shared_ptr<const FusedProgram> program_of_one(const Eqn& e, const FuseSpace& space) {

@@ -15,8 +15,8 @@ namespace shmap {
 inline constexpr int kMostFusedOps = 96;
 inline constexpr std::size_t kMostFusedOperands = 24;
 
-// True if a program has no values of rows and columns and reads no windows of arrays. Such a
-// program works in any space of as many elements.
+// True if a program has no values of rows and columns and reads no windows of arrays and no
+// operands that repeat. Such a program works in any space of as many elements.
 bool fits_any_rows(const FusedProgram& program);
 
 // The program of one elementwise equation (FuseRole::map).

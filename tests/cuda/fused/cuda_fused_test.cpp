@@ -27,7 +27,8 @@ class CudaFused : public OnGpu {};
 
 TEST_F(CudaFused, RandomProgramsGiveWhatTheirOperationsGive) {
   const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
-      {5, 0}, {1, 1}, {1, 7}, {7, 1}, {60, 4}, {13, 17}, {97, 31}, {9, 200}, {5, 1000}, {2, 2049}};
+      {5, 0},   {1, 1},    {1, 7},    {7, 1},  {60, 4},   {13, 17}, {97, 31},
+      {9, 200}, {5, 1000}, {2, 2049}, {72, 8}, {36, 100}, {12, 700}};
   const std::vector<std::vector<DType>> dtypes = {
       {f32, f32, bool_}, {f32, f64, i32}, {bf16, f32},   {f16, f32, bool_},
       {i32, i64, bool_}, {u8, i16, f32},  {f64, i8, u64}};

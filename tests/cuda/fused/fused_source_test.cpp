@@ -97,6 +97,24 @@ TEST(FusedSource, OnlyOperandsWithTheElementsOfTheResultAreOverwritten) {
   EXPECT_EQ(FusedStages(p).overwrites(), (Operands{0b100, 0b001}));
 }
 
+// An operand whose rows repeat is read where it lies, and is no memory for a result: other rows
+// read it too.
+TEST(FusedSource, RowsThatRepeat) {
+  FusedProgram p(12, 8);
+  const int x = p.add_repeated(f32, FusedKind::full, {4, 3}),
+            y = p.add_repeated(f32, FusedKind::full, {2, 2}),
+            z = p.add_repeated(f32, FusedKind::row, {1, 4}), w = p.add_input(f32, FusedKind::full);
+  const int sum = p.add_map(add_p, {p.add_map(mul_p, {x, y}), p.add_map(mul_p, {w, z})});
+  p.add_output(sum, ShapedArray({12, 8}, f32));
+  EXPECT_EQ(FusedStages(p).overwrites(), (Operands{0b1000}));
+  const FusedSource source = make_fused_source(p, true);
+  EXPECT_EQ(source.form, FusedForm::cells);
+  EXPECT_EQ(source.vector, 4);
+  EXPECT_EQ(count(source.text, "load<kVector>(args.in0 + (row / 4) * kCols + col)"), 1u);
+  EXPECT_EQ(count(source.text, "load<kVector>(args.in1 + (row / 2 % 2) * kCols + col)"), 1u);
+  EXPECT_EQ(count(source.text, "args.in2[row % 4]"), 1u);
+}
+
 // A result that is written before the loop that first loads the operand.
 TEST(FusedSource, AnOperandReadAfterTheResultIsNotOverwritten) {
   FusedProgram p(8, 512);
@@ -165,6 +183,26 @@ TEST_F(RealNvrtc, CompilesRows) {
   }
   for (const bool reduces : {true, false})
     EXPECT_GT(compile_kernel(wide_source(reduces).text, "sm_90").size(), 1000u);
+}
+
+// In the forms cells and rows, in rows that one thread, a warp or a block reduces.
+TEST_F(RealNvrtc, CompilesRowsThatRepeat) {
+  for (const std::int64_t cols : {3, 64, 1000, 70000}) {
+    for (const bool reduces : {true, false}) {
+      FusedProgram p(12, cols);
+      const int x = p.add_repeated(f32, FusedKind::full, {4, 3}),
+                y = p.add_repeated(f32, FusedKind::full, {1, 4}),
+                z = p.add_repeated(f32, FusedKind::row, {2, 2});
+      const int product = p.add_map(mul_p, {p.add_map(sub_p, {x, y}), z});
+      if (reduces)
+        p.add_output(p.add_reduce(reduce_sum_p, product), ShapedArray({12}, f32));
+      else
+        p.add_output(product, ShapedArray({12, cols}, f32));
+      for (const bool aligned : {true, false})
+        EXPECT_GT(compile_kernel(make_fused_source(p, aligned).text, "sm_90").size(), 1000u)
+            << p.text();
+    }
+  }
 }
 
 TEST_F(RealNvrtc, CompilesEveryPrimitiveOfEveryDType) {
