@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/support/rows.h"
+#include "core/compiler/lowering/closed_program.h"
 #include "core/ir/jaxpr.h"
-#include "core/transforms/lowering/closed_program.h"
 
 namespace {
 

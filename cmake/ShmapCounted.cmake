@@ -3,7 +3,7 @@
 # library's own of all other rooms; the library itself is compiled without them.
 set(counted_rooms
     core/device core/ir core/array core/runtime collectives core/cpu/device core/cpu/executor
-    core/transforms/lowering core/transforms/fusion core/transforms/jit shard_map)
+    core/compiler/lowering core/compiler/fusion core/transforms/jit shard_map)
 list(JOIN counted_rooms "|" counted_pattern)
 
 set(SHMAP_COUNTED_OBJECTS "")

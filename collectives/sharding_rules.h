@@ -1,5 +1,5 @@
 // Sharding rules of the collectives, for bodies with automatic axes
-// (core/transforms/lowering/automatic_axes.h): blocks may be split over these axes along every dim
+// (core/compiler/lowering/automatic_axes.h): blocks may be split over these axes along every dim
 // that the collective neither cuts nor makes.
 #pragma once
 #include "core/ir/sharding_rule.h"

@@ -14,13 +14,13 @@
 
 #include "collectives/primitives.h"
 #include "core/base/env.h"
+#include "core/compiler/passes/dead_code.h"
+#include "core/compiler/passes/pass.h"
+#include "core/compiler/passes/program_index.h"
+#include "core/compiler/passes/rewriter.h"
 #include "core/ops/dot.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/passes/dead_code.h"
-#include "core/transforms/passes/pass.h"
-#include "core/transforms/passes/program_index.h"
-#include "core/transforms/passes/rewriter.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "overlap/overlap.h"
 
 namespace shmap {

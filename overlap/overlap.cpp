@@ -7,8 +7,8 @@
 
 #include "collectives/scope.h"
 #include "core/base/env.h"
-#include "core/transforms/tracing/make_jaxpr.h"
-#include "core/transforms/tracing/trace_function.h"
+#include "core/tracing/make_jaxpr.h"
+#include "core/tracing/trace_function.h"
 #include "overlap/model.h"
 
 namespace shmap {

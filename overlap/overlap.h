@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/transforms/lowering/called_program.h"
+#include "core/compiler/lowering/called_program.h"
 #include "shmap/overlap.h"
 
 namespace shmap {

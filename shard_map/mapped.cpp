@@ -1,10 +1,10 @@
 #include "shard_map/mapped.h"
 
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/per_device.h"
+#include "core/compiler/lowering/reshard_blocks.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/per_device.h"
-#include "core/transforms/lowering/reshard_blocks.h"
 #include "shard_map/primitive.h"
 
 namespace shmap {

@@ -1,10 +1,10 @@
 // Differentiating a mapped function: its body runs once, under the trace below, inside a JVP. Under
 // linearize, the tangents' part of the body becomes a linear program of blocks, and a linear
 // shard_map equation of that program takes the residuals and the tangents.
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/reshard_blocks.h"
 #include "core/ops/shape_params.h"
 #include "core/transforms/autodiff/derived.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/reshard_blocks.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 

@@ -5,10 +5,10 @@
 
 #include "core/array/tree_paths.h"
 #include "core/base/counted.h"
+#include "core/compiler/lowering/per_device.h"
+#include "core/compiler/lowering/sharding_constraint.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
-#include "core/transforms/lowering/per_device.h"
-#include "core/transforms/lowering/sharding_constraint.h"
 #include "shard_map/spec_tree.h"
 
 namespace shmap::detail {

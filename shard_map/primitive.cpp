@@ -2,17 +2,17 @@
 
 #include "collectives/primitives.h"
 #include "core/base/counted.h"
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/lower.h"
+#include "core/compiler/lowering/per_device.h"
+#include "core/compiler/lowering/reshard_blocks.h"
+#include "core/compiler/passes/dead_code.h"
 #include "core/ir/pbroadcast.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "core/transforms/autodiff/transpose.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/lowering/per_device.h"
-#include "core/transforms/lowering/reshard_blocks.h"
-#include "core/transforms/passes/dead_code.h"
 #include "shard_map/mapped.h"
 
 namespace shmap {

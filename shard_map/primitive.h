@@ -24,7 +24,7 @@ struct MappedAxes {
   std::uint32_t own = 0;    // those that the function is mapped over, which its specs may name
   std::uint32_t outer = 0;  // those of the mapped functions around it
   // The body writes the collectives of these axes. The others are automatic
-  // (core/transforms/lowering/automatic_axes.h).
+  // (core/compiler/lowering/automatic_axes.h).
   std::uint32_t manual() const { return own | outer; }
 };
 

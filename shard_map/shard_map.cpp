@@ -4,8 +4,8 @@
 
 #include "core/base/counted.h"
 #include "core/base/nearest_name.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/per_device.h"
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"

@@ -1,7 +1,7 @@
 // The parameters of a shard_map, by name, for programs built by hand or read from a text.
+#include "core/compiler/lowering/automatic_axes.h"
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
-#include "core/transforms/lowering/automatic_axes.h"
 #include "shard_map/primitive.h"
 
 namespace shmap {

@@ -7,12 +7,12 @@
 
 #include "core/base/counted.h"
 #include "core/base/format_float.h"
+#include "core/compiler/lowering/closed_program.h"
+#include "core/compiler/lowering/sharding_constraint.h"
 #include "core/ir/collective_axes.h"
 #include "core/ir/node.h"
 #include "core/ir/variable_name.h"
 #include "core/transforms/control_flow/flow_primitives.h"
-#include "core/transforms/lowering/closed_program.h"
-#include "core/transforms/lowering/sharding_constraint.h"
 
 namespace shmap {
 

@@ -4,13 +4,13 @@
 
 #include "core/array/print_array.h"
 #include "core/array/sharding.h"
+#include "core/compiler/lowering/automatic_axes.h"
 #include "core/debug/ascii_sharding.h"
 #include "core/debug/staged_print.h"
 #include "core/device/device_kinds.h"
 #include "core/ir/divergence.h"
 #include "core/ir/trace.h"
 #include "core/runtime/host_transfer.h"
-#include "core/transforms/lowering/automatic_axes.h"
 #include "shmap/debug.h"
 
 namespace shmap {

@@ -10,6 +10,7 @@
 #include "core/array/print_array.h"
 #include "core/base/counted.h"
 #include "core/base/element_type.h"
+#include "core/compiler/lowering/lower.h"
 #include "core/device/at_exit.h"
 #include "core/device/backend.h"
 #include "core/ir/rules.h"
@@ -19,7 +20,6 @@
 #include "core/runtime/device_ops.h"
 #include "core/runtime/kernel.h"
 #include "core/runtime/launch.h"
-#include "core/transforms/lowering/lower.h"
 
 namespace shmap {
 

@@ -1,5 +1,6 @@
 // The parameters of equations with programs inside and of sharding constraints, by name.
 #include "core/base/counted.h"
+#include "core/compiler/lowering/sharding_constraint.h"
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
 #include "core/ops/optimization_barrier.h"
@@ -8,7 +9,6 @@
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/jit/jit.h"
-#include "core/transforms/lowering/sharding_constraint.h"
 
 namespace shmap {
 

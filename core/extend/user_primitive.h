@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/ir/primitive.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/extend.h"
 
 namespace shmap {

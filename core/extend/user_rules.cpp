@@ -5,6 +5,7 @@
 
 #include "core/base/counted.h"
 #include "core/base/nearest_name.h"
+#include "core/compiler/lowering/lower.h"
 #include "core/device/device_kinds.h"
 #include "core/device/runtime.h"
 #include "core/extend/sharding_text.h"
@@ -13,8 +14,7 @@
 #include "core/ir/trace.h"
 #include "core/ops/rules.h"
 #include "core/runtime/kernel.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/make_jaxpr.h"
 
 namespace shmap {

@@ -128,14 +128,14 @@ using BatchFn = void (*)(BatchCall&);
 // Runs the programs in the parameters under the current trace, which runs operations eagerly.
 using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array> out,
                              SourceLine source);
-// Lowers an equation of global arrays to equations of blocks: core/transforms/lowering/lower.h.
+// Lowers an equation of global arrays to equations of blocks: core/compiler/lowering/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
 // A copy of the parameters with other programs of the same types, which are given in the order in
 // which Params::visit visits the old ones.
 using WithProgramsFn =
     std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
-// Removes unused operands and results of an equation: core/transforms/passes/dead_code.h.
+// Removes unused operands and results of an equation: core/compiler/passes/dead_code.h.
 struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
 // Which results of an equation depend on the operands in `of`, which has an entry for each operand.
@@ -147,7 +147,7 @@ using TripsFn = std::int64_t (*)(const Params&);
 // optimization_barrier when the program replaces the equation.
 using StaysApartFn = bool (*)(const Params&);
 // Stages an equation with programs for operands that vary over more mesh axes than the programs
-// were traced for: core/transforms/tracing/stage_in_body.h.
+// were traced for: core/tracing/stage_in_body.h.
 struct WidenCall;
 using WidenFn = void (*)(WidenCall&);
 

@@ -1,5 +1,5 @@
 // attention: softmax(scale · q kᵀ + bias, masked) v as one equation, which stores no array of the
-// scores. The pass find_attention (core/transforms/find_attention/find_attention.h) makes it from
+// scores. The pass find_attention (core/compiler/find_attention/find_attention.h) makes it from
 // equations of a program, for devices with a kernel for it. On the CPU, the user's function
 // attention binds it too, with the primitives of attention_grad.h.
 #pragma once

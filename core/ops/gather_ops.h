@@ -21,7 +21,7 @@ struct GatherParams : ParamsOf<GatherParams> {
   Shape slice_sizes;
   GatherMode mode = GatherMode::clip;
   // Negative indices count from the end: the extent of the dim is added once, before anything else.
-  // Only the pass fuse_gathers sets it (core/transforms/fusion/fuse_gathers.h), for the CPU.
+  // Only the pass fuse_gathers sets it (core/compiler/fusion/fuse_gathers.h), for the CPU.
   bool from_end = false;
   void visit(ParamVisitor& v) const override {
     v.value("collapsed_slice_dims", collapsed_slice_dims);

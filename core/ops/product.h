@@ -1,6 +1,6 @@
 // Products of matrices merged with the operations on their results: a bias, an activation, an
 // addition, and writing into a slice of a larger array. For backends with kernels for these; the
-// pass fuse_products creates them (core/transforms/fusion/fuse_products.h). The result is rounded
+// pass fuse_products creates them (core/compiler/fusion/fuse_products.h). The result is rounded
 // to its dtype once, at the end.
 #pragma once
 #include <array>

@@ -28,7 +28,7 @@ Array counts(std::int64_t n) { return bind_iota(DType::u32, {n}, 0, {}); }
 
 // One hash gives word i and word i + n / 2, so that no element can be computed alone. Therefore the
 // words are stored, unlike those of the built-in generator, which fused programs compute
-// (core/transforms/fusion/fuse.h). Words narrower than 32 bits are the pieces of wider ones, low
+// (core/compiler/fusion/fuse.h). Words narrower than 32 bits are the pieces of wider ones, low
 // bits first.
 Array original_bits(const Array& words, int width, const Shape& shape) {
   const RuleOps op{SourceLine{}};

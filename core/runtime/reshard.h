@@ -17,7 +17,7 @@ Array reshard_by_copies(const Array& x, const Sharding* target, const std::strin
                         SourceLine source = {});
 
 // Whether `x` is a concrete array whose blocks are in several processes, so that resharding it to
-// `target` takes collectives (core/transforms/lowering/reshard_blocks.h).
+// `target` takes collectives (core/compiler/lowering/reshard_blocks.h).
 bool has_blocks_elsewhere(const Array& x, const Sharding* target);
 
 // A literal as a stored array on a mesh (one block per memory space); any other value unchanged.

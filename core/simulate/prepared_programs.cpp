@@ -1,9 +1,9 @@
 #include "core/simulate/prepared_programs.h"
 
-#include "core/transforms/fusion/fuse.h"
-#include "core/transforms/passes/inline_calls.h"
-#include "core/transforms/passes/schedule.h"
-#include "core/transforms/passes/simplify.h"
+#include "core/compiler/fusion/fuse.h"
+#include "core/compiler/passes/inline_calls.h"
+#include "core/compiler/passes/schedule.h"
+#include "core/compiler/passes/simplify.h"
 
 namespace shmap {
 

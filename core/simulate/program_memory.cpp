@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "core/compiler/passes/lifetimes.h"
 #include "core/ir/nesting.h"
 #include "core/simulate/prepared_programs.h"
-#include "core/transforms/passes/lifetimes.h"
 
 namespace shmap {
 

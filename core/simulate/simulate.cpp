@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "core/array/sharding.h"
+#include "core/compiler/lowering/closed_program.h"
+#include "core/compiler/passes/lifetimes.h"
 #include "core/ir/nesting.h"
 #include "core/simulate/placed_mesh.h"
 #include "core/simulate/prepared_programs.h"
 #include "core/simulate/program_memory.h"
 #include "core/simulate/timeline.h"
 #include "core/transforms/control_flow/flow_primitives.h"
-#include "core/transforms/lowering/closed_program.h"
-#include "core/transforms/passes/lifetimes.h"
 
 namespace shmap {
 

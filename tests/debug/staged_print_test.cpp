@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/array/mesh_impl.h"
+#include "core/compiler/passes/simplify.h"
 #include "core/device/backend.h"
-#include "core/transforms/passes/simplify.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {

@@ -9,7 +9,7 @@
 
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 
 namespace shmap {

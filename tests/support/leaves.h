@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/tracing/trace_function.h"
 #include "core/transforms/autodiff/linearize.h"
 #include "core/transforms/autodiff/transpose.h"
-#include "core/transforms/tracing/trace_function.h"
 
 namespace shmap::testing {
 

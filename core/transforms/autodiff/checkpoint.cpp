@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "core/compiler/lowering/lower.h"
+#include "core/compiler/passes/dead_code.h"
 #include "core/ops/optimization_barrier.h"
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/custom_batch.h"
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/derived.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/passes/dead_code.h"
 #include "shmap/checkpoint.h"
 
 namespace shmap {

@@ -2,7 +2,7 @@
 // until it is lowered, so that no pass merges what the derivative recomputes with the first
 // computation (common subexpressions).
 #pragma once
-#include "core/transforms/lowering/called_program.h"
+#include "core/compiler/lowering/called_program.h"
 
 namespace shmap {
 

@@ -4,9 +4,9 @@
 
 #include "core/array/tree_paths.h"
 #include "core/ir/types_of.h"
+#include "core/tracing/trace_function.h"
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/jvp.h"
-#include "core/transforms/tracing/trace_function.h"
 
 namespace shmap {
 

@@ -4,9 +4,9 @@
 #pragma once
 #include <vector>
 
+#include "core/compiler/lowering/called_program.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
-#include "core/transforms/lowering/called_program.h"
 #include "shmap/custom_rules.h"
 
 namespace shmap {

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/compiler/lowering/lower.h"
+#include "core/tracing/stage_in_body.h"
 #include "core/transforms/autodiff/rule_call.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/tracing/stage_in_body.h"
 
 namespace shmap {
 

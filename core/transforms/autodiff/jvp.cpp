@@ -3,7 +3,7 @@
 #include "core/base/inline_vector.h"
 #include "core/ir/pbroadcast.h"
 #include "core/ops/dot.h"
-#include "core/transforms/tracing/jaxpr_body.h"
+#include "core/tracing/jaxpr_body.h"
 
 namespace shmap {
 

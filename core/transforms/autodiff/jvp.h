@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/compiler/find_attention/traced_attention.h"
 #include "core/ops/rules.h"
-#include "core/transforms/find_attention/traced_attention.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/flat_call.h"
 
 namespace shmap {

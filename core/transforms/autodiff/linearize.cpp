@@ -1,7 +1,7 @@
 #include "core/transforms/autodiff/linearize.h"
 
+#include "core/tracing/jaxpr_body.h"
 #include "core/transforms/autodiff/transpose.h"
-#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/transforms/passes/dead_code.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/compiler/passes/dead_code.h"
+#include "core/tracing/make_jaxpr.h"
 
 namespace shmap {
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "core/ops/rules.h"
+#include "core/tracing/make_jaxpr.h"
 #include "core/transforms/autodiff/custom_batch.h"
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/jvp.h"
 #include "core/transforms/autodiff/transpose.h"
-#include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
 

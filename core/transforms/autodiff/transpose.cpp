@@ -1,8 +1,8 @@
 #include "core/transforms/autodiff/transpose.h"
 
 #include "core/base/inline_vector.h"
+#include "core/compiler/lowering/called_program.h"
 #include "core/transforms/autodiff/partial_eval.h"
-#include "core/transforms/lowering/called_program.h"
 
 namespace shmap {
 

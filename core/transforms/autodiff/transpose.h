@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/ops/rules.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 
 namespace shmap {
 
@@ -28,7 +28,7 @@ TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>&
                                     const std::vector<bool>& given,
                                     const std::vector<bool>& wanted = {});
 
-// The transpose rule of called programs (core/transforms/lowering/called_program.h): replaces the
+// The transpose rule of called programs (core/compiler/lowering/called_program.h): replaces the
 // equation by its program, transposed.
 void transpose_called(TransposeCall& call);
 

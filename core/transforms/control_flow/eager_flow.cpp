@@ -11,6 +11,9 @@
 
 #include "core/array/tree_paths.h"
 #include "core/base/element_type.h"
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/per_device.h"
+#include "core/compiler/lowering/reshard_blocks.h"
 #include "core/ir/divergence.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
@@ -20,13 +23,10 @@
 #include "core/ops/slicing.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/reshard.h"
+#include "core/tracing/trace_function.h"
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/scan_elements.h"
 #include "core/transforms/control_flow/staged_flow.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/per_device.h"
-#include "core/transforms/lowering/reshard_blocks.h"
-#include "core/transforms/tracing/trace_function.h"
 #include "shmap/ops.h"
 
 namespace shmap {

@@ -9,6 +9,7 @@
 #include "core/ir/node.h"
 #include "core/ir/rules.h"
 #include "core/ir/trace.h"
+#include "core/tracing/jaxpr_body.h"
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/derivatives.h"
 #include "core/transforms/control_flow/eager_flow.h"
@@ -16,7 +17,6 @@
 #include "core/transforms/control_flow/flow_site.h"
 #include "core/transforms/control_flow/scan_elements.h"
 #include "core/transforms/control_flow/staged_flow.h"
-#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 

@@ -7,9 +7,9 @@ namespace shmap {
 
 struct BatchCall;  // core/ir/rules.h
 class Params;      // core/ir/params.h
-struct LowerCall;  // core/transforms/lowering/lower.h
-struct PruneCall;  // core/transforms/passes/dead_code.h
-struct WidenCall;  // core/transforms/tracing/stage_in_body.h
+struct LowerCall;  // core/compiler/lowering/lower.h
+struct PruneCall;  // core/compiler/passes/dead_code.h
+struct WidenCall;  // core/tracing/stage_in_body.h
 
 // For operands that vary over more mesh axes (widen.cpp).
 void widen_while(WidenCall& call);

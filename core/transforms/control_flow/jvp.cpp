@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "core/ops/rules.h"
+#include "core/tracing/jaxpr_body.h"
 #include "core/transforms/autodiff/derived.h"
 #include "core/transforms/autodiff/partial_eval.h"
 #include "core/transforms/control_flow/derivatives.h"
 #include "core/transforms/control_flow/staged_flow.h"
-#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 

@@ -1,7 +1,7 @@
 // Control flow of global arrays as control flow of blocks. The deciding value is the same on every
 // device. A carry is split as its init is; if the init is not split, as the body returns it.
 // Between trips nothing is moved except by the body itself.
-#include "core/transforms/lowering/lower.h"
+#include "core/compiler/lowering/lower.h"
 
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/flow_rules.h"

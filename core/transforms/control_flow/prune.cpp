@@ -2,9 +2,9 @@
 // read.
 #include <algorithm>
 
+#include "core/compiler/passes/dead_code.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/flow_rules.h"
-#include "core/transforms/passes/dead_code.h"
 
 namespace shmap {
 

@@ -10,11 +10,11 @@
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
 #include "core/ir/types_of.h"
+#include "core/tracing/trace_function.h"
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/scan_elements.h"
 #include "core/transforms/control_flow/widen.h"
-#include "core/transforms/tracing/trace_function.h"
 
 namespace shmap {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/tracing/make_jaxpr.h"
 #include "core/transforms/control_flow/flow_site.h"
-#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/array.h"
 #include "shmap/flat_call.h"
 #include "shmap/shaped_array.h"

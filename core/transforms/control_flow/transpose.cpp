@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/compiler/passes/dead_code.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derived.h"
@@ -9,7 +10,6 @@
 #include "core/transforms/control_flow/derivatives.h"
 #include "core/transforms/control_flow/staged_flow.h"
 #include "core/transforms/control_flow/widen.h"
-#include "core/transforms/passes/dead_code.h"
 
 namespace shmap {
 

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
+#include "core/compiler/passes/pass.h"
 #include "core/runtime/flow_task.h"
 #include "core/runtime/op_site.h"
+#include "core/tracing/make_jaxpr.h"
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/eager_flow.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/task_time.h"
-#include "core/transforms/passes/pass.h"
-#include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
 

@@ -6,13 +6,13 @@
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
+#include "core/tracing/make_jaxpr.h"
+#include "core/tracing/stage_in_body.h"
 #include "core/transforms/control_flow/carry_types.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/flow_rules.h"
 #include "core/transforms/control_flow/flow_site.h"
 #include "core/transforms/control_flow/staged_flow.h"
-#include "core/transforms/tracing/make_jaxpr.h"
-#include "core/transforms/tracing/stage_in_body.h"
 
 namespace shmap {
 

@@ -6,7 +6,7 @@
 
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
-#include "core/transforms/lowering/per_device.h"
+#include "core/compiler/lowering/per_device.h"
 
 namespace shmap::detail {
 

@@ -8,7 +8,7 @@
 #include "core/base/spin_lock.h"
 #include "core/ir/node.h"
 #include "core/runtime/plan.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/jit.h"
 
 namespace shmap::detail {

@@ -13,11 +13,11 @@
 #include "core/device/host_log.h"
 #include "core/ir/types_of.h"
 #include "core/runtime/host_transfer.h"
+#include "core/tracing/trace_function.h"
 #include "core/transforms/jit/cache.h"
 #include "core/transforms/jit/jit.h"
 #include "core/transforms/jit/planned_entry.h"
 #include "core/transforms/jit/planned_trace.h"
-#include "core/transforms/tracing/trace_function.h"
 #include "shmap/jit.h"
 
 namespace shmap::detail {

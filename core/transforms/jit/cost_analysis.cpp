@@ -3,13 +3,13 @@
 #include <optional>
 #include <utility>
 
+#include "core/compiler/lowering/closed_program.h"
+#include "core/compiler/passes/inline_calls.h"
+#include "core/compiler/passes/simplify.h"
 #include "core/ir/collective_axes.h"
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
 #include "core/ir/types_of.h"
-#include "core/transforms/lowering/closed_program.h"
-#include "core/transforms/passes/inline_calls.h"
-#include "core/transforms/passes/simplify.h"
 
 namespace shmap {
 

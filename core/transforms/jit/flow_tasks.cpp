@@ -8,15 +8,15 @@
 
 #include <algorithm>
 
+#include "core/compiler/passes/inline_calls.h"
+#include "core/compiler/passes/merge_trips.h"
+#include "core/compiler/passes/pass.h"
+#include "core/compiler/passes/rewriter.h"
+#include "core/compiler/passes/simplify.h"
 #include "core/ir/types_of.h"
 #include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow/flow_primitives.h"
 #include "core/transforms/control_flow/task_time.h"
-#include "core/transforms/passes/inline_calls.h"
-#include "core/transforms/passes/merge_trips.h"
-#include "core/transforms/passes/pass.h"
-#include "core/transforms/passes/rewriter.h"
-#include "core/transforms/passes/simplify.h"
 
 namespace shmap {
 

@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "core/compiler/lowering/closed_program.h"
+#include "core/compiler/lowering/eval.h"
+#include "core/compiler/lowering/lower.h"
+#include "core/compiler/passes/dead_code.h"
 #include "core/ir/types_of.h"
 #include "core/transforms/jit/cache.h"
 #include "core/transforms/jit/planned_entry.h"
 #include "core/transforms/jit/planned_trace.h"
 #include "core/transforms/jit/rules.h"
-#include "core/transforms/lowering/closed_program.h"
-#include "core/transforms/lowering/eval.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/passes/dead_code.h"
 
 namespace shmap {
 

@@ -6,16 +6,16 @@
 
 #include "core/array/local_devices.h"
 #include "core/base/scope_names.h"
+#include "core/compiler/lowering/argument_shardings.h"
+#include "core/compiler/lowering/closed_program.h"
+#include "core/compiler/lowering/eval.h"
+#include "core/compiler/lowering/lower.h"
+#include "core/compiler/passes/pass.h"
+#include "core/compiler/passes/simplify.h"
 #include "core/device/host_log.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "core/transforms/jit/planned_trace.h"
-#include "core/transforms/lowering/argument_shardings.h"
-#include "core/transforms/lowering/closed_program.h"
-#include "core/transforms/lowering/eval.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/passes/pass.h"
-#include "core/transforms/passes/simplify.h"
 
 namespace shmap::detail {
 

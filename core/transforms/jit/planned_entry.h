@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "core/compiler/lowering/per_device.h"
 #include "core/transforms/jit/cache.h"
-#include "core/transforms/lowering/per_device.h"
 
 namespace shmap::detail {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/compiler/lowering/per_device.h"
+#include "core/compiler/passes/pass.h"
 #include "core/ir/divergence.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
-#include "core/transforms/lowering/per_device.h"
-#include "core/transforms/passes/pass.h"
 
 namespace shmap {
 namespace {

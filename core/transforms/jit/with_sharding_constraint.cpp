@@ -1,8 +1,8 @@
 #include "core/array/sharding.h"
+#include "core/compiler/lowering/automatic_axes.h"
+#include "core/compiler/lowering/sharding_constraint.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
-#include "core/transforms/lowering/automatic_axes.h"
-#include "core/transforms/lowering/sharding_constraint.h"
 #include "shmap/jit.h"
 
 namespace shmap::detail {

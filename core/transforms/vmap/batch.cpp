@@ -1,7 +1,7 @@
 #include "core/transforms/vmap/batch.h"
 
 #include "core/base/inline_vector.h"
-#include "core/transforms/tracing/jaxpr_body.h"
+#include "core/tracing/jaxpr_body.h"
 
 namespace shmap {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/ops/batch_rules.h"
-#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/tracing/make_jaxpr.h"
 #include "shmap/flat_call.h"
 
 namespace shmap {

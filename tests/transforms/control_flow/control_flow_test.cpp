@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/transforms/lowering/lower.h"
+#include "core/compiler/lowering/lower.h"
 #include "shmap/shmap.h"
 #include "tests/support/control_flow.h"
 #include "tests/support/error_text.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/transforms/fusion/fuse.h"
+#include "core/compiler/fusion/fuse.h"
 #include "shmap/shmap.h"
 
 namespace shmap {
