@@ -76,7 +76,7 @@ constexpr double kWorthIt = 0.95;
 
 constexpr Primitive make(const char* name) {
   Primitive p = called_primitive(name);
-  p.with_programs = with_called_program<OverlapParams>;
+  p.programs.replace = with_called_program<OverlapParams>;
   p.jvp = Rule<JvpFn>(jvp_overlapped);
   p.transpose = Rule<TransposeFn>(transpose_overlapped);
   p.batching = Rule<BatchFn>(batch_overlapped);

@@ -267,7 +267,7 @@ class Explainer final : public LowerLog {
     if (is_sharding_constraint(*p)) return spec_of_jit(e);
     if (e.params->mesh() && !is_jit_over_mesh(e))
       return "as the out_specs of the mapped function say";
-    switch (p->control_flow) {
+    switch (p->programs.control_flow) {
       case ControlFlow::scan:
       case ControlFlow::while_loop:
         return "a carry is split as its init is, or else as the body leaves it";
@@ -293,7 +293,7 @@ class Explainer final : public LowerLog {
   }
 
   static std::string inside_title(const Eqn& e, const Jaxpr& jaxpr) {
-    switch (e.primitive->control_flow) {
+    switch (e.primitive->programs.control_flow) {
       case ControlFlow::scan:
         return "body";
       case ControlFlow::while_loop:

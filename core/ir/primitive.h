@@ -12,6 +12,7 @@
 #include "core/base/intrusive.h"
 #include "core/device/device_kinds.h"
 #include "core/ir/params.h"
+#include "core/ir/program_rules.h"
 #include "core/ir/sharding_rule.h"
 #include "shmap/array.h"
 #include "shmap/shaped_array.h"
@@ -131,25 +132,6 @@ using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array
 // Lowers an equation of global arrays to equations of blocks: core/compiler/lowering/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
-// A copy of the parameters with other programs of the same types, which are given in the order in
-// which Params::visit visits the old ones.
-using WithProgramsFn =
-    std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
-// Removes unused operands and results of an equation: core/compiler/passes/dead_code.h.
-struct PruneCall;
-using PruneFn = void (*)(PruneCall&);
-// Which results of an equation depend on the operands in `of`, which has an entry for each operand.
-using DependFn = std::vector<bool> (*)(const Params&, const std::vector<bool>& of);
-// How often a call runs the programs in the parameters, if that is known; 1 for a while_loop.
-using TripsFn = std::int64_t (*)(const Params&);
-// Whether the equations of a called program must not be merged with equal equations outside of it,
-// as where checkpoint computes values a second time. If so, the operands go through
-// optimization_barrier when the program replaces the equation.
-using StaysApartFn = bool (*)(const Params&);
-// Stages an equation with programs for operands that vary over more mesh axes than the programs
-// were traced for: core/tracing/stage_in_body.h.
-struct WidenCall;
-using WidenFn = void (*)(WidenCall&);
 
 // The value of a result that is an integer scalar, on the local device at `position` of the mesh,
 // as the bytes of a std::uint64_t. `in`: the values of the operands, which the host knows
@@ -184,9 +166,6 @@ constexpr bool gives_equal(Traffic traffic) {
   return traffic == Traffic::reduce || traffic == Traffic::gather || traffic == Traffic::broadcast;
 }
 
-// Which loop or branch an operation is: core/transforms/control_flow has the parameters of each.
-enum class ControlFlow : std::uint8_t { none, scan, while_loop, cond };
-
 struct Primitive {
   const char* name = "";
   AbstractEvalFn abstract_eval = nullptr;
@@ -214,22 +193,10 @@ struct Primitive {
   bool in_place = false;
   int in_place_operand = -1;
   bool has_effect = false;  // must run, in program order, even if its results are not used
-  // For primitives whose parameters contain programs (jit, shard_map, control flow); null for
-  // others.
+  // For primitives whose parameters contain programs; null for others.
   InterpretFn interpret = nullptr;
   LowerFn lower = nullptr;
-  WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
-  PruneFn prune = nullptr;                 // null: all operands and results stay
-  DependFn depends = nullptr;              // null: found with `prune`, result by result
-  TripsFn trips = nullptr;                 // null: once
-  ControlFlow control_flow = ControlFlow::none;
-  // A call runs only one of the programs in the parameters: the branches of cond.
-  constexpr bool runs_one_program() const { return control_flow == ControlFlow::cond; }
-  // The parameters contain one program, whose results are those of the equation; passes replace the
-  // equation by that program.
-  bool calls_program = false;
-  StaysApartFn stays_apart = nullptr;  // of calls_program; null: never
-  WidenFn widen = nullptr;             // null: the programs are traced anew by with_programs
+  ProgramRules programs = {};
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;

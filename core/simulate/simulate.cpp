@@ -80,7 +80,7 @@ class Simulation {
 
  private:
   std::vector<double> run(const Eqn& e, const std::vector<double>& in) {
-    switch (e.primitive->control_flow) {
+    switch (e.primitive->programs.control_flow) {
       case ControlFlow::scan:
         return run_scan(e, in);
       case ControlFlow::while_loop:

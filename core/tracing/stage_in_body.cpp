@@ -15,7 +15,8 @@ namespace {
 // constants: its values come from its arguments and from literals.
 std::vector<Array> call_again(const Eqn& e, std::vector<Array>& in) {
   const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
-  if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)
+  if (called.size() != 1 || called[0]->binders.size() != in.size() ||
+      !e.primitive->programs.replace)
     return bind_all(*e.primitive, in, *e.params, e.source);
   StagedBody body(*called[0]);
   std::vector<ShapedArray> types;
@@ -24,7 +25,7 @@ std::vector<Array> call_again(const Eqn& e, std::vector<Array>& in) {
   Traced traced = trace_function(e.primitive->name, types, detail::BodyRef(body), result,
                                  inherited_options(), e.source);
   const std::vector<JaxprRef> programs{std::move(traced.jaxpr)};
-  return bind_all(*e.primitive, in, *e.primitive->with_programs(*e.params, programs), e.source);
+  return bind_all(*e.primitive, in, *e.primitive->programs.replace(*e.params, programs), e.source);
 }
 
 std::vector<Array> stage_eqn(const Eqn& e, std::vector<Array> in) {
@@ -38,10 +39,10 @@ std::vector<Array> stage_eqn(const Eqn& e, std::vector<Array> in) {
     return {cast_to_varying(in[0], missing, e.source)};
   }
   if (!changed || !e.primitive->interpret) return bind_all(*e.primitive, in, *e.params, e.source);
-  if (!e.primitive->widen) return call_again(e, in);
+  if (!e.primitive->programs.widen) return call_again(e, in);
   std::vector<Array> out(e.out.size());
   WidenCall call{e, in, out};
-  e.primitive->widen(call);
+  e.primitive->programs.widen(call);
   return out;
 }
 

@@ -16,7 +16,7 @@ struct CalledParamsOf : CalledParams {
   }
 };
 
-// Primitive::with_programs for these primitives.
+// ProgramRules::replace for these primitives.
 template <class P>
 std::shared_ptr<const Params> with_called_program(const Params& params,
                                                   std::span<const JaxprRef> programs) {
@@ -41,7 +41,7 @@ constexpr Primitive called_primitive(const char* name) {
   p.variance = vary_called;
   p.interpret = interpret_called;
   p.lower = lower_called;
-  p.calls_program = true;
+  p.programs.inlined = true;
   return p;
 }
 

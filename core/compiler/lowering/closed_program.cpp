@@ -33,7 +33,7 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
 }
 
 // jit is the only primitive that both calls a program and has a mesh.
-bool is_jit_over_mesh(const Eqn& e) { return e.primitive->calls_program && e.params->mesh(); }
+bool is_jit_over_mesh(const Eqn& e) { return e.primitive->programs.inlined && e.params->mesh(); }
 
 const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program) {
   const detail::MeshImpl* mesh = nullptr;

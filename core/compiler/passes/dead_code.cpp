@@ -17,7 +17,7 @@ namespace {
 bool stays_for_effect(const Eqn& eqn, const EffectSet* effects) {
   if (!has_effect(eqn)) return false;
   if (effects == nullptr) return true;
-  if (!eqn.primitive->prune) return effects->count(&eqn) != 0;
+  if (!eqn.primitive->programs.prune) return effects->count(&eqn) != 0;
   for (const Jaxpr* inner : inner_jaxprs(*eqn.params))
     for (const Eqn& e : inner->eqns)
       if (stays_for_effect(e, effects)) return true;
@@ -50,7 +50,7 @@ class Remover {
                         stays_for_effect(eqn, memo_.effects);
       if (!kept) {
         made_.remove(static_cast<int>(e));
-      } else if (!eqn.primitive->prune || !prune(e)) {
+      } else if (!eqn.primitive->programs.prune || !prune(e)) {
         for (const Atom& a : eqn.in) read(a);
       }
     }
@@ -69,7 +69,7 @@ class Remover {
     std::vector<bool> wanted;
     for (const VarRef& v : jaxpr_.eqns[e].out) wanted.push_back(is_live(v));
     PruneCall call{*jaxpr_.eqns[e].params, wanted, memo_, nullptr, {}, {}};
-    jaxpr_.eqns[e].primitive->prune(call);
+    jaxpr_.eqns[e].primitive->programs.prune(call);
     if (!call.pruned) return false;
     Eqn eqn = jaxpr_.eqns[e];
     eqn.params = std::move(call.pruned);

@@ -21,14 +21,15 @@ class Inliner {
                             SourceLine caller = {}) {
     return made_.write_out(jaxpr, args, vars, [&](Eqn& e) {
       e.source = in_scope_of(caller, e.source);
-      return e.primitive->calls_program ? std::optional(call(e)) : std::nullopt;
+      return e.primitive->programs.inlined ? std::optional(call(e)) : std::nullopt;
     });
   }
 
  private:
   std::vector<Atom> call(const Eqn& e) {
     std::vector<Atom> args = e.in;
-    const bool apart = e.primitive->stays_apart && e.primitive->stays_apart(*e.params);
+    const bool apart =
+        e.primitive->programs.stays_apart && e.primitive->programs.stays_apart(*e.params);
     for (Atom& a : args) {
       if (!apart || a.is_literal()) continue;
       const VarRef behind = make_ref<const Var>(a.type());
@@ -45,7 +46,7 @@ class Inliner {
 }  // namespace
 
 JaxprRef inline_calls(const Jaxpr& jaxpr) {
-  const auto calls = [](const Eqn& e) { return e.primitive->calls_program; };
+  const auto calls = [](const Eqn& e) { return e.primitive->programs.inlined; };
   if (std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), calls)) return JaxprRef(&jaxpr);
   Rewriter made(jaxpr);
   std::vector<Atom> outs = Inliner(made).program(jaxpr, {}, Rewriter::Vars::own);

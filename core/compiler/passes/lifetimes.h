@@ -67,7 +67,7 @@ class Lifetimes {
       const std::int64_t others = inside(program_.eqn(i));
       // A branch's results are those of the equation; a loop holds its own results and those of a
       // trip.
-      const bool shares = program_.eqn(i).primitive->runs_one_program();
+      const bool shares = program_.eqn(i).primitive->programs.one_runs();
       const std::int64_t held = shares ? std::max(step.made, others) : step.made + others;
       needs.push_back(live + held - step.taken_over);
       live += step.made - step.dying;

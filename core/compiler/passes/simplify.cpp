@@ -172,7 +172,7 @@ class Forward {
     Eqn e = original;
     for (Atom& a : e.in) made_.rename(a);
     if (e.primitive->interpret) {
-      if (e.primitive->with_programs) simplify_inside(e);
+      if (e.primitive->programs.replace) simplify_inside(e);
       if (has_effect(e)) return keep(std::move(e));
     } else if (e.primitive->has_effect) {
       return keep(std::move(e));
@@ -284,7 +284,7 @@ class Forward {
       changed = changed || inside.back().get() != inner;
     }
     if (!changed) return;
-    e.params = e.primitive->with_programs(*e.params, inside);
+    e.params = e.primitive->programs.replace(*e.params, inside);
     changed_ = true;
   }
 

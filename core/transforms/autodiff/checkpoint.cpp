@@ -151,9 +151,9 @@ void CheckpointParams::visit(ParamVisitor& v) const {
 constinit Primitive checkpoint_p = [] {
   Primitive p = called_primitive("checkpoint");
   p.lower = lower_checkpoint;
-  p.stays_apart = stays_apart;
-  p.with_programs = with_called_program<CheckpointParams>;
-  p.prune = prune_checkpoint;
+  p.programs.stays_apart = stays_apart;
+  p.programs.replace = with_called_program<CheckpointParams>;
+  p.programs.prune = prune_checkpoint;
   p.jvp = Rule<JvpFn>(jvp_checkpoint);
   p.transpose = Rule<TransposeFn>(transpose_checkpoint);
   p.batching = Rule<BatchFn>(batch_checkpoint);

@@ -51,7 +51,7 @@ struct PartialEqn {
 PartialEqn part_of(const Primitive& primitive, const Params& params, std::size_t operands,
                    const Mask& wanted, PruneMemo& memo) {
   PruneCall call{params, wanted, memo, nullptr, {}, {}};
-  primitive.prune(call);
+  primitive.programs.prune(call);
   if (!call.pruned) return {nullptr, Mask(operands, true), Mask(wanted.size(), true)};
   return {std::move(call.pruned), std::move(call.kept_in), std::move(call.kept_out)};
 }
@@ -60,8 +60,8 @@ PartialEqn part_of(const Primitive& primitive, const Params& params, std::size_t
 Mask dependent(const Primitive& primitive, const Params& params, const Mask& linear, std::size_t n,
                PruneMemo& memo) {
   if (!any(linear)) return Mask(n, false);
-  if (!primitive.prune || all(linear)) return Mask(n, true);
-  if (primitive.depends) return primitive.depends(params, linear);
+  if (!primitive.programs.prune || all(linear)) return Mask(n, true);
+  if (primitive.programs.depends) return primitive.programs.depends(params, linear);
   const std::vector<const Jaxpr*> inside = inner_jaxprs(params);
   if (inside.size() == 1 && inside[0]->binders.size() == linear.size() &&
       inside[0]->outs.size() == n)
@@ -79,7 +79,7 @@ Mask dependent(const Primitive& primitive, const Params& params, const Mask& lin
 // Whether the linear program repeats the inner programs' work on primals: checkpoint recomputes
 // values, while_loop repeats its trips.
 bool runs_again(const Primitive& p) {
-  return p.stays_apart || p.control_flow == ControlFlow::while_loop;
+  return p.programs.stays_apart || p.programs.control_flow == ControlFlow::while_loop;
 }
 
 // Collects the equations with effects of a program and its inner programs; the value is true if the
@@ -87,7 +87,7 @@ bool runs_again(const Primitive& p) {
 void find_effects(const Jaxpr& jaxpr, bool again, std::map<const Eqn*, bool>& found) {
   for (const Eqn& e : jaxpr.eqns) {
     if (!has_effect(e)) continue;
-    if (!e.primitive->prune) {
+    if (!e.primitive->programs.prune) {
       found[&e] = found[&e] || again;
       continue;
     }
@@ -108,7 +108,7 @@ class SplitEqn {
         operands_(linear.size()),
         memo_(memo),
         rest_(dependent(primitive, params, linear, results, memo)) {
-    if (!primitive.prune || !any(linear)) return;
+    if (!primitive.programs.prune || !any(linear)) return;
     std::map<const Eqn*, bool> effects;
     for (const Jaxpr* program : inner_jaxprs(params))
       find_effects(*program, runs_again(primitive), effects);

@@ -145,7 +145,7 @@ void batch_equation(BatchCall& call) {
 template <class Kind>
 constexpr Primitive primitive_with_rule(const char* name) {
   Primitive p = called_primitive(name);
-  p.with_programs = with_called_program<typename Kind::Params>;
+  p.programs.replace = with_called_program<typename Kind::Params>;
   p.jvp = Rule<JvpFn>(jvp_of_equation<Kind>);
   p.transpose = Rule<TransposeFn>(transpose_called);
   p.batching = Rule<BatchFn>(batch_equation<Kind>);

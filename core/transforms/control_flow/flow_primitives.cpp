@@ -265,60 +265,60 @@ void CondParams::visit(ParamVisitor& v) const {
 constinit Primitive while_p = [] {
   Primitive p;
   p.name = "while";
-  p.control_flow = ControlFlow::while_loop;
+  p.programs.control_flow = ControlFlow::while_loop;
   p.abstract_eval = eval_while;
   p.result_count = while_results;
   p.variance = vary_while;
   p.interpret = interpret_while;
   p.lower = lower_while;
   p.batching = Rule<BatchFn>(batch_while);
-  p.with_programs = with_while_programs;
+  p.programs.replace = with_while_programs;
   p.jvp = Rule<JvpFn>(jvp_while);
   p.transpose = Rule<TransposeFn>::none(
       "reverse mode needs to know the number of trips: use scan, or fori_loop with bounds that are "
       "host integers");
-  p.prune = prune_while;
-  p.depends = depends_while;
-  p.widen = widen_while;
+  p.programs.prune = prune_while;
+  p.programs.depends = depends_while;
+  p.programs.widen = widen_while;
   return p;
 }();
 
 constinit Primitive scan_p = [] {
   Primitive p;
   p.name = "scan";
-  p.control_flow = ControlFlow::scan;
+  p.programs.control_flow = ControlFlow::scan;
   p.abstract_eval = eval_scan;
   p.result_count = scan_results;
   p.variance = keep_axes;
   p.interpret = interpret_scan;
   p.lower = lower_scan;
   p.batching = Rule<BatchFn>(batch_scan);
-  p.with_programs = with_scan_program;
+  p.programs.replace = with_scan_program;
   p.jvp = Rule<JvpFn>(jvp_scan);
   p.transpose = Rule<TransposeFn>(transpose_scan);
-  p.prune = prune_scan;
-  p.depends = depends_scan;
-  p.widen = widen_scan;
-  p.trips = scan_trips;
+  p.programs.prune = prune_scan;
+  p.programs.depends = depends_scan;
+  p.programs.widen = widen_scan;
+  p.programs.trips = scan_trips;
   return p;
 }();
 
 constinit Primitive cond_p = [] {
   Primitive p;
   p.name = "cond";
-  p.control_flow = ControlFlow::cond;
+  p.programs.control_flow = ControlFlow::cond;
   p.abstract_eval = eval_cond;
   p.result_count = cond_results;
   p.variance = vary_cond;
   p.interpret = interpret_cond;
   p.lower = lower_cond;
   p.batching = Rule<BatchFn>(batch_cond);
-  p.with_programs = with_branches;
+  p.programs.replace = with_branches;
   p.jvp = Rule<JvpFn>(jvp_cond);
   p.transpose = Rule<TransposeFn>(transpose_cond);
-  p.prune = prune_cond;
-  p.depends = depends_cond;
-  p.widen = widen_cond;
+  p.programs.prune = prune_cond;
+  p.programs.depends = depends_cond;
+  p.programs.widen = widen_cond;
   return p;
 }();
 

@@ -12,15 +12,15 @@ namespace {
 double task_nanoseconds(const Eqn& e, DeviceKind kind) {
   const Primitive& p = *e.primitive;
   if (p.interpret) {
-    if (p.control_flow == ControlFlow::none && !p.calls_program) return kNoTask;
-    const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
+    if (p.programs.control_flow == ControlFlow::none && !p.programs.inlined) return kNoTask;
+    const double trips = p.programs.trips ? static_cast<double>(p.programs.trips(*e.params)) : 1;
     double sum = 0, most = 0;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
       const double one = task_nanoseconds(*inner, kind);
       sum += one;
       most = std::max(most, one);
     }
-    const double once = p.runs_one_program() ? most : sum;
+    const double once = p.programs.one_runs() ? most : sum;
     // a body that cannot be a task forbids it for 0 trips too
     return once == kNoTask ? kNoTask : trips * once;
   }

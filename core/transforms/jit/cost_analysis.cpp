@@ -34,14 +34,15 @@ CostAnalysis cost_inside(const Eqn& e) {
   CostAnalysis inside;
   for (const Jaxpr* program : inner_jaxprs(*e.params)) {
     CostAnalysis one = cost_of(*program);
-    if (!e.primitive->runs_one_program()) {
+    if (!e.primitive->programs.one_runs()) {
       add(inside, one);
     } else if (std::pair(one.flops, one.bytes_accessed) >=
                std::pair(inside.flops, inside.bytes_accessed)) {
       inside = std::move(one);
     }
   }
-  const std::int64_t trips = e.primitive->trips ? e.primitive->trips(*e.params) : 1;
+  const std::int64_t trips =
+      e.primitive->programs.trips ? e.primitive->programs.trips(*e.params) : 1;
   CostAnalysis total;
   total.flops = inside.flops * static_cast<double>(trips);
   total.bytes_accessed = inside.bytes_accessed * static_cast<double>(trips);

@@ -28,7 +28,7 @@ constexpr double kFlowTaskNs = 40'000;
 // Long branches with more equations are not examined, since they hardly ever become a single call.
 constexpr std::size_t kFusedEquations = 16;
 
-bool is_flow(const Eqn& e) { return e.primitive->control_flow != ControlFlow::none; }
+bool is_flow(const Eqn& e) { return e.primitive->programs.control_flow != ControlFlow::none; }
 
 class FlowTaskMaker {
  public:
@@ -43,7 +43,7 @@ class FlowTaskMaker {
       is_small = is_small && inner->eqns.size() <= kFusedEquations;
     }
     *shared = false;
-    switch (e.primitive->control_flow) {
+    switch (e.primitive->programs.control_flow) {
       case ControlFlow::scan:
         return is_short ? scan(e) : nullptr;
       case ControlFlow::while_loop:

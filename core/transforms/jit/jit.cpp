@@ -124,10 +124,10 @@ constinit Primitive jit_p = [] {
   p.variance = vary_jit;
   p.interpret = interpret_jit;
   p.lower = lower_jit;
-  p.calls_program = true;
+  p.programs.inlined = true;
   p.batching = Rule<BatchFn>(batch_jit);
-  p.with_programs = with_program;
-  p.prune = prune_jit;
+  p.programs.replace = with_program;
+  p.programs.prune = prune_jit;
   p.jvp = Rule<JvpFn>(jvp_jit);
   p.transpose = Rule<TransposeFn>(transpose_jit);
   return p;
