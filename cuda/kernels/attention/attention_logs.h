@@ -1,3 +1,5 @@
+// attention_logs, sums_of_logs: the sums of exponentials of attention as one logarithm a row, the
+// form in which programs keep them for the derivative, and back.
 #pragma once
 #include "cuda/kernels/attention/attention.h"
 
