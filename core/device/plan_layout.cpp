@@ -1,5 +1,7 @@
 // Packs the lifetimes of a program's allocations into slabs.
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -44,80 +46,127 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
   return most;
 }
 
-// With more than kSome allocations, short-lived ones are found in buckets of time: a list of all
-// would be searched in quadratic time. Those that live as long as a kLongShare-th of all are better
-// found in the list, which is sorted already. With more than kMany allocations, long-lived ones are
-// placed first too, while the list is short.
-constexpr std::size_t kSome = 256, kMany = 4096;
-constexpr std::int64_t kLongLife = 256, kLongShare = 32, kBucket = 64;
-
-// Places one piece after another.
-class Packer {
+// Offsets that are taken: ranges in order, none of which touches another.
+class Ranges {
  public:
-  Packer(std::size_t pieces, std::int64_t end_of_time)
-      : many_(pieces > kMany),
-        long_(pieces > kSome ? std::min(kLongLife, static_cast<std::int64_t>(pieces) / kLongShare)
-                             : 0) {
-    if (long_ != 0) buckets_.resize(static_cast<std::size_t>(end_of_time / kBucket + 1));
+  struct Range {
+    std::int64_t begin, end;
+  };
+  std::span<const Range> all() const { return ranges_; }
+  // Returns whether anything of the range was still free.
+  bool add(std::int64_t begin, std::int64_t end) {
+    const auto first = std::ranges::lower_bound(ranges_, begin, {}, &Range::end);
+    if (first == ranges_.end() || first->begin > end) {
+      ranges_.insert(first, {begin, end});
+      return true;
+    }
+    if (first->begin <= begin && end <= first->end) return false;
+    const auto after = std::ranges::upper_bound(first, ranges_.end(), end, {}, &Range::begin);
+    first->begin = std::min(first->begin, begin);
+    first->end = std::max(std::prev(after)->end, end);
+    ranges_.erase(std::next(first), after);
+    return true;
   }
 
-  // Whether pieces of that kind are placed after all others.
-  bool waits(const Piece& p) const { return many_ && p.died - p.born <= kLongLife; }
+ private:
+  std::vector<Range> ranges_;
+};
+
+// Places one piece after another. What is taken stands in a segment tree over time, whose nodes are
+// intervals of it: the life of a piece consists of a logarithmic number of them. In each node, what
+// is taken is a few ranges, since pieces lie beside each other, however many there are.
+class Packer {
+ public:
+  // `pieces`: all that may be placed.
+  explicit Packer(const std::vector<Piece>& pieces) {
+    for (const Piece& p : pieces) births_.push_back(p.born);
+    std::ranges::sort(births_);
+    leaves_ = std::bit_ceil(births_.size());
+    nodes_.resize(2 * leaves_);
+  }
 
   static constexpr std::int64_t kNoRoom = -1;
   // Returns the lowest offset that is free during the piece's whole life, and reserves it; kNoRoom
   // where the piece would end beyond `most` there.
   std::int64_t place(const Piece& p, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
-    near_.clear();
-    const auto first = static_cast<std::size_t>(p.born / kBucket);
-    const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
-    if (long_ != 0) {
-      for (std::size_t b = first; b <= last; ++b) {
-        for (const Taken& t : buckets_[b]) {
-          // A range that is in several of these buckets counts in the first of them.
-          const auto begins = static_cast<std::size_t>(t.born / kBucket);
-          if (meet(t, p) && std::max(begins, first) == b) near_.push_back(t);
-        }
-      }
-      std::ranges::sort(near_, {}, &Taken::offset);
-    }
-    const std::int64_t offset = lowest(p);
+    const Life life{leaf(p.born), leaf(p.died) - 1};
+    const std::int64_t offset = lowest(life, p.bytes);
     if (p.bytes > most - offset) return kNoRoom;
-    const Taken taken{offset, offset + p.bytes, p.born, p.died};
-    if (listed(p)) {
-      list_.insert(std::ranges::upper_bound(list_, offset, {}, &Taken::offset), taken);
-    } else {
-      for (std::size_t b = first; b <= last; ++b) buckets_[b].push_back(taken);
-    }
+    reserve(life, offset, offset + p.bytes);
     return offset;
   }
 
  private:
-  bool listed(const Piece& p) const { return long_ == 0 || p.died - p.born > long_; }
-  static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
+  // Node 1 is the root, and the halves of node n are 2n and 2n + 1. A leaf is a birth: two lives
+  // that meet have the later one's birth in common.
+  struct Node {
+    Ranges sometimes;  // taken by pieces that live at some time of the interval
+    Ranges always;  // by pieces that live during all of it, and not during all of the next larger
+  };
+  struct Life {
+    std::size_t first, last;  // leaves
+  };
 
-  // Merges both sorted lists up to the first gap that is large enough.
-  std::int64_t lowest(const Piece& p) const {
-    std::int64_t offset = 0;
-    auto listed = list_.begin();
-    auto near = near_.begin();
-    for (;;) {
-      while (listed != list_.end() && !meet(*listed, p)) ++listed;
-      const bool from_list =
-          listed != list_.end() && (near == near_.end() || listed->offset < near->offset);
-      if (!from_list && near == near_.end()) return offset;
-      const Taken& t = from_list ? *listed++ : *near++;
-      if (t.offset >= offset + p.bytes) return offset;
-      offset = std::max(offset, t.end);
+  std::size_t leaf(std::int64_t time) const {
+    return leaves_ +
+           static_cast<std::size_t>(std::ranges::lower_bound(births_, time) - births_.begin());
+  }
+
+  // Calls f for each of the largest nodes that lie within the life; together they are the life.
+  template <class F>
+  void for_each_node_of(const Life& life, F f) {
+    for (std::size_t l = life.first, r = life.last + 1; l < r; l /= 2, r /= 2) {
+      if (l % 2 != 0) f(nodes_[l++]);
+      if (r % 2 != 0) f(nodes_[--r]);
     }
   }
 
-  const bool many_;
-  const std::int64_t long_;                  // longer lives are in the list; 0 where all are
-  std::vector<Taken> list_;                  // by offset
-  std::vector<std::vector<Taken>> buckets_;  // by time; a range is in each bucket in which it lives
-  std::vector<Taken> near_;                  // ranges that live at the same time as the current
-                                             // piece, by offset
+  // A piece meets the life if it lives at some time of one of the life's nodes, or during all of a
+  // node that contains one of them. Those contain the first or the last leaf of the life too.
+  void find_taken(const Life& life) {
+    taken_.clear();
+    const auto add = [&](const Ranges& ranges) {
+      if (!ranges.all().empty()) taken_.push_back(ranges.all());
+    };
+    for_each_node_of(life, [&](const Node& n) { add(n.sometimes); });
+    for (std::size_t l = life.first, r = life.last; l > 0; l /= 2, r /= 2) {
+      add(nodes_[l].always);
+      if (r != l) add(nodes_[r].always);
+    }
+  }
+
+  std::int64_t lowest(const Life& life, std::int64_t bytes) {
+    find_taken(life);
+    std::int64_t offset = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::span<const Ranges::Range>& rest : taken_) {
+        while (!rest.empty() && rest.front().begin < offset + bytes) {
+          if (rest.front().end > offset) {
+            offset = rest.front().end;
+            moved = true;
+          }
+          rest = rest.subspan(1);
+        }
+      }
+    }
+    return offset;
+  }
+
+  void reserve(const Life& life, std::int64_t begin, std::int64_t end) {
+    // What is taken in a node is taken in those that contain it.
+    for (const std::size_t from : {life.first, life.last})
+      for (std::size_t n = from; n > 0 && nodes_[n].sometimes.add(begin, end); n /= 2) continue;
+    for_each_node_of(life, [&](Node& n) {
+      n.sometimes.add(begin, end);
+      n.always.add(begin, end);
+    });
+  }
+
+  std::vector<std::int64_t> births_;  // in order
+  std::size_t leaves_;                // a power of two
+  std::vector<Node> nodes_;
+  std::vector<std::span<const Ranges::Range>> taken_;  // during the current piece's life
 };
 
 // The offset of each piece, in the order of the pieces, and the bytes of the slab that holds them.
@@ -126,27 +175,21 @@ struct Packed {
   std::int64_t bytes = 0;
 };
 
-std::int64_t end_of_time(const std::vector<Piece>& pieces) {
-  std::int64_t end = 0;
-  for (const Piece& p : pieces) end = std::max(end, p.kept);
-  return end;
-}
-
 // The order in which pieces are placed: the largest first.
-std::vector<std::size_t> order_of(const std::vector<Piece>& pieces, const Packer& packer) {
+std::vector<std::size_t> order_of(const std::vector<Piece>& pieces) {
   std::vector<std::size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) {
     const Piece& p = pieces[i];
-    return std::tuple(packer.waits(p), -p.bytes, p.born, i);
+    return std::tuple(-p.bytes, p.born, i);
   });
   return order;
 }
 
 Packed pack(const std::vector<Piece>& pieces) {
-  Packer packer(pieces.size(), end_of_time(pieces));
+  Packer packer(pieces);
   Packed packed{std::vector<std::int64_t>(pieces.size())};
-  for (const std::size_t i : order_of(pieces, packer)) {
+  for (const std::size_t i : order_of(pieces)) {
     packed.offsets[i] = packer.place(pieces[i]);
     packed.bytes = std::max(packed.bytes, packed.offsets[i] + pieces[i].bytes);
   }
@@ -156,8 +199,10 @@ Packed pack(const std::vector<Piece>& pieces) {
 // The number of bytes that are alive at each time.
 class Profile {
  public:
-  explicit Profile(const std::vector<Piece>& pieces)
-      : alive_(static_cast<std::size_t>(end_of_time(pieces)) + 1) {
+  explicit Profile(const std::vector<Piece>& pieces) {
+    std::int64_t end = 0;
+    for (const Piece& p : pieces) end = std::max(end, p.kept);
+    alive_.resize(static_cast<std::size_t>(end) + 1);
     for (const Piece& p : pieces) {
       alive_[static_cast<std::size_t>(p.born)] += p.bytes;
       alive_[static_cast<std::size_t>(p.died)] -= p.bytes;
@@ -225,15 +270,14 @@ void add_apart(MemoryLayout& layout, MemorySpace* space, std::vector<Piece> piec
     Packer packer;
     std::vector<Piece> pieces;
   };
-  const auto empty = [&] { return Packer(pieces.size(), end_of_time(pieces)); };
   std::vector<Small> open;
-  for (const std::size_t i : order_of(pieces, empty())) {
+  for (const std::size_t i : order_of(pieces)) {
     const Piece& p = pieces[i];
     std::int64_t offset = Packer::kNoRoom;
     std::size_t k = 0;
     while (k < open.size() && (offset = open[k].packer.place(p, most)) == Packer::kNoRoom) ++k;
     if (k == open.size()) {
-      open.push_back({layout.slabs.size(), empty(), {}});
+      open.push_back({layout.slabs.size(), Packer(pieces), {}});
       layout.slabs.push_back({space, 0, 0});
       offset = open[k].packer.place(p);
     }

@@ -85,9 +85,8 @@ struct MemoryLayout {
 // least half of these bytes can do so in a slab of about the size that the lifetimes alone need,
 // those that fit stay unused. Otherwise all of them stay unused, and the slab is larger. The bytes
 // of allocations that are placed apart always stay unused until Allocation::kept. Deterministic:
-// equal tapes give equal layouts. Takes milliseconds for thousands of allocations: time grows
-// linearly with the number of short-lived allocations and quadratically with those that live during
-// hundreds of others.
+// equal tapes give equal layouts. Takes milliseconds for thousands of allocations, and grows almost
+// linearly with their number where they have few different sizes or short lives.
 MemoryLayout plan_layout(std::span<const Allocation> tape);
 
 namespace detail {

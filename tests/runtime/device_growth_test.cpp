@@ -42,6 +42,10 @@ class Calls {
     calls["eager sum"] = keep([this] { return sum(x_); });
     calls["eager product"] = keep([this] { return matmul(x_, y_); });
     calls["eager slice"] = keep([this] { return slice(grid_, {0, 1}, {n_, 3}); });
+    calls["eager slice from a position on the device"] = keep([this] {
+      return dynamic_slice(whole_grid_, {second_, 0}, {4, 2});
+    });
+    calls["eager row of a position on the device"] = keep([this] { return whole_grid_[second_]; });
     calls["eager transpose"] = keep([this] { return transpose(grid_); });
     calls["eager addition of a literal"] = keep([this] { return x_ + 1.f; });
     calls["eager broadcast of a replicated array"] = keep([this] { return x_ * whole_; });
@@ -172,19 +176,45 @@ TEST(ProcessGrowth, TheTableOfACollective) {
   EXPECT_LE(many, 5.5 * some) << some << " basic blocks for 128 processes, " << many << " for 512";
 }
 
-// The work of packing the memory of a program that is so many operations long.
-std::int64_t packing_work(std::int64_t allocations) {
-  MemorySpace* const space = nullptr;  // a layout only compares it
-  std::vector<Allocation> tape;
-  for (std::int64_t i = 0; i < allocations; ++i)
-    tape.push_back({space, 1000 + i * 7919 % 5000, i, std::min(allocations, i + 1 + i % 9)});
+std::int64_t packing_work(const std::vector<Allocation>& tape) {
   const std::int64_t before = counted_blocks();
   plan_layout(tape);
   return counted_blocks() - before;
 }
+MemorySpace* const no_space = nullptr;  // a layout only compares it
+
+// The work of packing the memory of 32 operations on so many devices, each of which has a block of
+// every result.
+std::int64_t packing_work_of_devices(std::int64_t devices) {
+  constexpr std::int64_t operations = 32;
+  std::vector<Allocation> tape;
+  for (std::int64_t i = 0; i < operations; ++i) {
+    for (std::int64_t d = 0; d < devices; ++d) {
+      const std::int64_t died = (i + 1 + i % 3) * devices + d;
+      tape.push_back({no_space, i % 4 == 0 ? 4096 : 1024, i * devices + d,
+                      std::min(died, operations * devices)});
+    }
+  }
+  return packing_work(tape);
+}
+
+TEST(DeviceGrowth, PackingOfMemory) {
+  const std::int64_t some = packing_work_of_devices(64), many = packing_work_of_devices(512);
+  // A life is divided into a logarithmic number of intervals, which are searched one by one.
+  EXPECT_LE(many, 8 * 1.8 * some) << some << " basic blocks for 64 devices, " << many << " for 512";
+}
+
+// The work of packing the memory of a program that is so many operations long.
+std::int64_t packing_work_of_operations(std::int64_t operations) {
+  std::vector<Allocation> tape;
+  for (std::int64_t i = 0; i < operations; ++i)
+    tape.push_back({no_space, 1000 + i * 7919 % 5000, i, std::min(operations, i + 1 + i % 9)});
+  return packing_work(tape);
+}
 
 TEST(ProgramGrowth, PackingOfMemory) {
-  const std::int64_t some = packing_work(1024), many = packing_work(4096);
+  const std::int64_t some = packing_work_of_operations(1024),
+                     many = packing_work_of_operations(4096);
   EXPECT_LE(many, 4.6 * some) << some << " basic blocks for 1,024 allocations, " << many
                               << " for 4,096";
 }
