@@ -1,5 +1,6 @@
 #include "core/runtime/step_view.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -12,6 +13,25 @@
 #include "core/runtime/launch.h"
 
 namespace shmap {
+
+namespace {
+
+// Whether nothing but this table names one of its buffers.
+bool owns_a_buffer(std::span<const Block> table) {
+  InlineVector<const Buffer*, 16> buffers(table.size());  // each as often as the table names it
+  std::ranges::transform(table, buffers.begin(), [](const Block& b) { return b.buffer.get(); });
+  std::ranges::sort(buffers.span());
+  std::int32_t entries = 0;  // of the current buffer
+  for (std::size_t k = 0; k < buffers.size(); ++k) {
+    ++entries;
+    const bool last = k + 1 == buffers.size() || buffers[k + 1] != buffers[k];
+    if (last && buffers[k]->use_count() == entries) return true;
+    if (last) entries = 0;
+  }
+  return false;
+}
+
+}  // namespace
 
 bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   if (step.in.empty()) return false;
@@ -34,11 +54,8 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   InlineVector<const void*, 4> data(step.in.size());
   InlineVector<std::int64_t, 16> offsets(whole->count);
   std::lock_guard lock(step.mesh.backend().submit_mutex());
+  if (owns_a_buffer(whole->blocks())) return false;
   for (std::uint32_t p = 0; p < whole->count; ++p) {
-    const Block& block = whole->blocks()[p];
-    std::int32_t entries = 0;
-    for (const Block& other : whole->blocks()) entries += other.buffer == block.buffer;
-    if (block.buffer->use_count() == entries) return false;
     for (std::size_t i = 1; i < step.in.size(); ++i) {
       const Node* node = node_of(step.in[i]);
       if (node->kind == NodeKind::literal) {

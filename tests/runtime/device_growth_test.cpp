@@ -84,6 +84,9 @@ class Calls {
     add_body(
         "ppermute", [ring = ring()](Array a) { return ppermute(a, "i", ring); }, P("i"));
     add_body(
+        "dynamic_slice", [second = second_](Array a) { return dynamic_slice(a, {second}, {2}); },
+        P("i"));
+    add_body(
         "axis_index", [](Array a) { return a + astype(axis_index("i"), f32); }, P("i"));
     return calls;
   }
@@ -108,6 +111,8 @@ class Calls {
   Array y_ = device_put(array<float>(values_, {n_}), split());
   Array grid_ = device_put(zeros({n_, 4}), split());
   Array whole_ = device_put(ones({1}), NamedSharding(mesh_, P()));
+  Array whole_grid_ = device_put(ones({8, 2}), NamedSharding(mesh_, P()));
+  Array second_ = device_put(array<std::int32_t>({1}, {}), NamedSharding(mesh_, P()));
   Array sum_ = sum(x_);
 };
 
