@@ -3,6 +3,7 @@
 #include "core/compiler/lowering/automatic_axes.h"
 #include "core/compiler/lowering/per_device.h"
 #include "core/compiler/lowering/reshard_blocks.h"
+#include "core/runtime/repeatable_call.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "shard_map/primitive.h"
@@ -44,7 +45,9 @@ Array leave_body(Array block, const Sharding* out, std::uint32_t own, std::uint6
 
 const detail::MeshImpl* mesh_of_body() { return BodyScope::mesh(); }
 
-std::vector<Array> run_mapped(MappedCall call) {
+namespace {
+
+std::vector<Array> run_once(MappedCall call) {
   const Trace& here = current_trace();
   const auto* outer = here.axis_env() ? dynamic_cast<const PerDeviceTrace*>(&here) : nullptr;
   const std::uint64_t around = outer ? outer->id() : 0;
@@ -83,8 +86,6 @@ std::vector<Array> run_mapped(MappedCall call) {
     results[o] = leave_body(std::move(results[o]), out[o], call.axes.own, around);
   return results;
 }
-
-namespace {
 
 // Traces the body, and stages an equation with its program.
 std::vector<Array> stage_mapped(MappedCall call) {
@@ -129,6 +130,10 @@ std::vector<Array> stage_mapped(MappedCall call) {
 }
 
 }  // namespace
+
+std::vector<Array> run_mapped(MappedCall call) {
+  return run_repeatable([&] { return run_once(std::move(call)); });
+}
 
 std::vector<Array> map_over(MappedCall call) {
   Trace& trace = current_trace();

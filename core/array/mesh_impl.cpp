@@ -87,6 +87,15 @@ const MeshImpl* MeshImpl::default_device() {
   return mesh;
 }
 
+std::vector<int> MeshImpl::processes() const {
+  std::vector<int> all;
+  for (const Device& device : devices_.values()) {
+    if (std::find(all.begin(), all.end(), device.process_index()) == all.end())
+      all.push_back(device.process_index());
+  }
+  return all;
+}
+
 std::int64_t MeshImpl::coordinate_at(std::int64_t global_position, int axis) const {
   std::int64_t stride = 1;
   for (std::size_t a = env_->sizes.size(); a-- > static_cast<std::size_t>(axis) + 1;)

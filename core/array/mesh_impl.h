@@ -55,6 +55,8 @@ class MeshImpl {
   bool is_single() const { return single_; }
   bool fully_addressable() const { return fully_addressable_; }
 
+  // The processes that drive the devices, each once, in the order of their first devices.
+  std::vector<int> processes() const;
   // The devices that this process drives, in mesh order.
   std::uint32_t local_count() const { return static_cast<std::uint32_t>(locals_.size()); }
   const LocalDevice& local(std::uint32_t position) const { return *locals_[position]; }

@@ -102,34 +102,54 @@ void Exchanges::report(const std::string& text) noexcept {
 
 void Exchanges::skip(const ProcessExchange& exchange, const std::string& why) noexcept {
   try {
-    bool posted = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (stopped_ || !fault_.empty()) return;
-      std::set<int> partners;
-      for (const auto* parcels : {&exchange.sends, &exchange.receives})
-        for (const Parcel& parcel : *parcels) partners.insert(parcel.peer);
-      Header header;
-      header.space = exchange.space;
-      header.number = exchange.number;
-      header.round = exchange.round;
-      const std::string text = peers_.text(peers_.self()) + " takes no part in collective number " +
-                               std::to_string(exchange.number) + " of the mesh, " +
-                               exchange.label.text() +
-                               ", since what it would send could not be computed there: " + why;
-      for (const int partner : partners) send_text(partner, Kind::skipped, header, text);
-      const Place place{exchange.space, exchange.number, exchange.round};
-      early_.erase(early_.lower_bound({place, -1}),
-                   early_.upper_bound({place, std::numeric_limits<int>::max()}));
-      skipped_.add_own(place, std::move(partners));
-      posted = !letters_.empty() || !outgoing_.empty();
-    }
-    if (!posted) return;
-    needs_looks_.store(true, std::memory_order_seq_cst);
-    wake_thread(Rest::sleep);
+    std::set<int> partners;
+    for (const auto* parcels : {&exchange.sends, &exchange.receives})
+      for (const Parcel& parcel : *parcels) partners.insert(parcel.peer);
+    skip_place({exchange.space, exchange.number, exchange.round}, std::move(partners),
+               Kind::skipped,
+               peers_.text(peers_.self()) + " takes no part in collective number " +
+                   std::to_string(exchange.number) + " of the mesh, " + exchange.label.text() +
+                   ", since what it would send could not be computed there: " + why);
   } catch (...) {
     return;  // no memory, or a process is gone: the others see this process as late
   }
+}
+
+void Exchanges::leave_out(std::uint64_t space, std::uint64_t number, std::span<const int> others,
+                          const std::string& why) noexcept {
+  try {
+    skip_place({space, number, 0}, {others.begin(), others.end()}, Kind::left_out,
+               peers_.text(peers_.self()) +
+                   " ran out of memory in a call whose first collectives it had run, and other "
+                   "processes did not: it is out of step with them from collective number " +
+                   std::to_string(number) +
+                   " of the mesh on, since a second try of the call runs those collectives again. "
+                   "Start the job again, and let a process need less memory: " +
+                   why);
+  } catch (const std::exception& e) {
+    report("a process has no memory left to say that it leaves out a collective: " +
+           std::string(e.what()));
+  }
+}
+
+// In place of an exchange of this process. Throws where the partners cannot be told.
+void Exchanges::skip_place(const Place& place, std::set<int> partners, Kind kind,
+                           const std::string& text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_ || !fault_.empty()) return;
+    Header header;
+    header.space = place.space;
+    header.number = place.number;
+    header.round = place.round;
+    for (const int partner : partners) send_text(partner, kind, header, text);
+    early_.erase(early_.lower_bound({place, -1}),
+                 early_.upper_bound({place, std::numeric_limits<int>::max()}));
+    skipped_.add_own(place, std::move(partners));
+    if (letters_.empty() && outgoing_.empty()) return;
+  }
+  needs_looks_.store(true, std::memory_order_seq_cst);
+  wake_thread(Rest::sleep);
 }
 
 void Exchanges::take_skip(int from, const Header& header, std::string why) {
@@ -137,7 +157,14 @@ void Exchanges::take_skip(int from, const Header& header, std::string why) {
   if (active_.find(place) != nullptr) return fail(why, true);
   // A process that only sent to that one, and has done so, needs nothing of it.
   const ExchangeHistory* const history = histories_.find(place.space);
-  if (history != nullptr && history->find_done(place.number, place.round) != nullptr) return;
+  if (header.kind == Kind::left_out) {
+    // Each process of the mesh leaves the number out, or is out of step with the sender.
+    const bool passed =
+        history != nullptr && history->has_begun() && history->latest() >= place.number;
+    if (passed && !skipped_.is_own(place)) return fail(why, true);
+  } else if (history != nullptr && history->find_done(place.number, place.round) != nullptr) {
+    return;
+  }
   skipped_.add(place, from, std::move(why));
 }
 

@@ -28,7 +28,8 @@ struct ExchangeMessage {
     on_board,
     value,
     mesh,
-    skipped
+    skipped,
+    left_out
   };
 
   // The members up to and including `front` are the first cache line of a message in memory. Where

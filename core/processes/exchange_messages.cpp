@@ -230,6 +230,7 @@ void Exchanges::handle(int from, const Message& message) {
       if (fault_.empty()) take_mesh(from, header, text());
       return;
     case Kind::skipped:
+    case Kind::left_out:
       if (fault_.empty()) take_skip(from, header, text());
       return;
     case Kind::ask:

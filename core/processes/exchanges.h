@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <thread>
@@ -78,6 +79,13 @@ class Exchanges {
   // computed, for the reason `why`. The partners that run the exchange would wait for it: to them
   // this is a failure of the job. Where all leave it out, having failed alike, nothing happens.
   void skip(const ProcessExchange& exchange, const std::string& why) noexcept;
+
+  // This process leaves out the number of a collective, since its memory ran out in a call of the
+  // program that had run collectives; `why` is the error. others: the other processes of the mesh.
+  // Those that leave out the same number go on in step. To the others this is a failure of the job,
+  // at their collective of that number or of a later one.
+  void leave_out(std::uint64_t space, std::uint64_t number, std::span<const int> others,
+                 const std::string& why) noexcept;
 
   // Calls start(), and blocks until the exchange has ended; rethrows its error.
   void run(const ProcessExchange& exchange);
@@ -217,6 +225,7 @@ class Exchanges {
   bool senders_are_well(const Active& active);
   void take_value(int from, const Header& header, std::string what);
   void take_mesh(int from, const Header& header, std::string what);
+  void skip_place(const Place& place, std::set<int> partners, Kind kind, const std::string& text);
   void take_skip(int from, const Header& header, std::string why);
   void note_mesh(int process, const ReportedMesh& mesh, MeshUse use);
   void look_at_clocks();

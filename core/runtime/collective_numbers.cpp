@@ -8,6 +8,7 @@
 #include "core/base/hash_text.h"
 #include "core/ir/divergence.h"
 #include "core/ir/trace.h"
+#include "core/runtime/repeatable_call.h"
 
 namespace shmap {
 namespace {
@@ -59,19 +60,24 @@ std::uint64_t number_space(const detail::MeshImpl& mesh, std::uint64_t way) {
 }
 
 std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint64_t way, std::uint64_t count) {
+  std::uint64_t* const noted = note_taking(mesh, way);
+  std::uint64_t first = 0;
   if (way == 0) {
-    const std::uint64_t first = mesh.take_numbers(count);
+    first = mesh.take_numbers(count);
     if (first == 0) [[unlikely]]
       report_begun(mesh);
-    return first;
+  } else {
+    WayNumbers& numbers = way_numbers();
+    std::lock_guard lock(numbers.mutex);
+    std::uint64_t& at = numbers.next[{&mesh, way}];
+    first = std::exchange(at, at + count);
   }
-  WayNumbers& numbers = way_numbers();
-  std::lock_guard lock(numbers.mutex);
-  std::uint64_t& at = numbers.next[{&mesh, way}];
-  return std::exchange(at, at + count);
+  if (noted != nullptr) *noted = first;
+  return first;
 }
 
 void give_numbers_back(const detail::MeshImpl& mesh, std::uint64_t way, std::uint64_t first) {
+  note_given_back(mesh, way, first);
   if (way == 0) return mesh.give_numbers_back(first);
   WayNumbers& numbers = way_numbers();
   std::lock_guard lock(numbers.mutex);

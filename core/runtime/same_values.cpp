@@ -46,15 +46,6 @@ bool is_compared(const detail::MeshImpl& mesh) {
   return is_in_order();
 }
 
-std::vector<int> processes_of(const detail::MeshImpl& mesh) {
-  std::vector<int> all;
-  for (const Device& device : mesh.devices().values()) {
-    if (std::ranges::find(all, device.process_index()) == all.end())
-      all.push_back(device.process_index());
-  }
-  return all;
-}
-
 std::uint64_t key_of(Role role, std::string_view name, SourceLine source) {
   return HashText()
       .add(static_cast<std::uint64_t>(role))
@@ -96,7 +87,7 @@ std::uint64_t hash_of(const Array& x) {
 
 void report(const detail::MeshImpl& mesh, SameValue value) {
   value.space = mesh.name();
-  Processes::joined()->exchanges().report_value(value, processes_of(mesh));
+  Processes::joined()->exchanges().report_value(value, mesh.processes());
 }
 
 std::string at(SourceLine source) {

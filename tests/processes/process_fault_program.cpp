@@ -301,6 +301,48 @@ bool run_branches_without_memory(bool otherwise) {
   return true;
 }
 
+// In calls with two collectives, the process has no memory at one allocation after another, and
+// calls again. `call`: an eager body, a new function under jit, or an operation on a global array.
+// False where a value is wrong.
+bool run_calls_without_memory(const Mesh& mesh, const std::string& call, bool otherwise) {
+  const std::int64_t n = mesh.size();
+  const auto body = shard_map(
+      [](Array b) {
+        const Array sum = psum(b, "i");
+        const Array both = concatenate({sum, sum * 2.f}, 0);
+        return both + psum(max(both, 0), "i");
+      },
+      mesh, {P("i")}, P());
+  if (otherwise) now("fault");
+  for (int nth = 1; nth <= 12; ++nth) {
+    const float value = static_cast<float>(nth);
+    // The largest element is the first.
+    Array x = arange(n - 1, -1, -1, f32) * value;
+    x = device_put(x, NamedSharding(mesh, P("i"))).block_until_ready();
+    const auto planned = jit(body);
+    Array y;
+    {
+      const fault::Scoped one(otherwise ? "allocate#" + std::to_string(nth) + ":oom" : "");
+      for (bool done = false; !done;) {
+        try {
+          y = call == "body" ? body(x) : call == "jit" ? planned(x) : sort(x, 0);
+          done = true;
+        } catch (const OutOfMemory&) {
+          continue;
+        }
+      }
+    }
+    const float sum = value * static_cast<float>(n * (n - 1) / 2);
+    const float wanted = call == "global" ? 0 : sum + 2 * sum * static_cast<float>(n);
+    for (const Shard& shard : y.addressable_shards()) {
+      if (shard.index[0].start != 0 || shard.data.to_vector<float>()[0] == wanted) continue;
+      std::fprintf(stderr, "WRONG VALUE at allocation %d\n", nth);
+      return false;
+    }
+  }
+  return true;
+}
+
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
@@ -318,6 +360,11 @@ int run(const std::string& fault, bool replays) {
   }
   if (fault.starts_with("exchange_") && run_alike(mesh, fault, faulty)) return 0;
   if (fault == "branches_without_memory") return run_branches_without_memory(faulty) ? 0 : 4;
+  if (fault.starts_with("again_")) {  // again_<call>, or again_<call>_in_all
+    const bool all = fault.ends_with("_in_all");
+    const std::string call = fault.substr(6, fault.find('_', 6) - 6);
+    return run_calls_without_memory(mesh, call, faulty || all) ? 0 : 4;
+  }
   const auto sum_all = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
   const auto max_all = shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P());
   const auto shift = shard_map(

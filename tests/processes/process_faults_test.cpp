@@ -200,6 +200,28 @@ TEST_F(ProcessFaults, OneWithoutMemoryForTheSecondOfTwoWays) {
                     HasSubstr("process_fault_program.cpp:"), Not(HasSubstr("WRONG VALUE"))));
 }
 
+// A second try of the call runs again what the others have done. Where memory runs out at the same
+// place in all processes, they are in step. (Under jit the processes allocate in different orders.)
+TEST_F(ProcessFaults, OneWithoutMemoryBehindACollective) {
+  for (const std::string call : {"body", "jit", "global"}) {
+    SCOPED_TRACE(call);
+    for (const int processes : {2, 4}) {
+      const Outcome o = job("again_" + call, "20", "40", processes);
+      EXPECT_NE(o.status, 0);
+      EXPECT_THAT(o.output,
+                  AllOf(HasSubstr("process 1 (pid "), HasSubstr("ran out of memory in a call"),
+                        HasSubstr("out of step with them from collective number"),
+                        HasSubstr("process_fault_program.cpp:"), Not(HasSubstr("WRONG VALUE")),
+                        Not(HasSubstr("Giving up"))));
+      EXPECT_LT(o.to_end, 15);
+    }
+    if (call == "jit") continue;
+    const Outcome o = job_without_fault("again_" + call + "_in_all");
+    EXPECT_EQ(o.status, 0) << o.output;
+    EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
+  }
+}
+
 // Also listeners that listen only after the job has failed.
 TEST_F(ProcessFaults, EachListenerIsToldOnce) {
   EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));

@@ -4,6 +4,7 @@
 #include "core/base/inline_vector.h"
 #include "core/compiler/lowering/automatic_axes.h"
 #include "core/compiler/lowering/reshard_blocks.h"
+#include "core/runtime/repeatable_call.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 
@@ -74,7 +75,8 @@ void process_single(const Primitive& primitive, std::span<Array> in, Types in_ty
 
 void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                         std::span<Array> out, SourceLine source) {
-  if (primitive.interpret) return primitive.interpret(in, params, out, source);
+  if (primitive.interpret)
+    return run_repeatable([&] { primitive.interpret(in, params, out, source); });
   bool committed = false;
   const detail::MeshImpl* mesh = find_mesh(primitive, in, &committed, source);
   InlineVector<ShapedArray, 4> in_types(in.size());
@@ -98,7 +100,9 @@ void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const P
     process_single(primitive, in, in_types.span(), params, out, out_types.span(), mesh, committed,
                    source);
   } else {
-    run_by_rule(primitive, in, in_types.span(), params, out, out_types.span(), mesh, 0, source);
+    run_repeatable([&] {
+      run_by_rule(primitive, in, in_types.span(), params, out, out_types.span(), mesh, 0, source);
+    });
   }
 }
 

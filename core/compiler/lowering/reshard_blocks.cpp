@@ -6,6 +6,7 @@
 #include "core/array/local_devices.h"
 #include "core/compiler/lowering/per_device.h"
 #include "core/ir/node.h"
+#include "core/runtime/repeatable_call.h"
 #include "core/runtime/reshard.h"
 
 namespace shmap {
@@ -92,10 +93,10 @@ Array reshard_array(const Array& x, const Sharding* target, const std::string& w
   PerDeviceTrace trace(mesh, {false, false});
   const ShapedArray& t = node->type;
   Array moved = relabel(*node, block_type(t, node->sharding, what), nullptr, trace.id(), true);
-  {
+  run_repeatable([&] {
     TraceScope scope(trace);
     moved = reshard_block(std::move(moved), node->sharding, target, t.dims().size(), source);
-  }
+  });
   return relabel(*stored_of(moved), t, target, node->trace, node->committed);
 }
 

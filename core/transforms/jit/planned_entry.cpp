@@ -13,6 +13,7 @@
 #include "core/compiler/passes/pass.h"
 #include "core/compiler/passes/simplify.h"
 #include "core/device/host_log.h"
+#include "core/runtime/repeatable_call.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/same_values.h"
 #include "core/transforms/jit/planned_trace.h"
@@ -172,8 +173,10 @@ PerDeviceTrace* body_of(const Scope& scope) {
 
 std::vector<Array> run_entry(Entry& entry, std::vector<Array>&& leaves, PerDeviceTrace* body,
                              SourceLine source) {
-  return body ? run_body(entry, std::move(leaves), *body, source)
-              : run_global(entry, std::move(leaves), source);
+  return run_repeatable([&] {
+    return body ? run_body(entry, std::move(leaves), *body, source)
+                : run_global(entry, std::move(leaves), source);
+  });
 }
 
 void plan_entry(Entry& entry, const FlatTree& arguments, PerDeviceTrace* body, SourceLine source,
