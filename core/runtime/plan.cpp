@@ -104,6 +104,14 @@ std::unique_ptr<Segment> make_segment(const detail::MeshImpl* mesh, std::span<Pl
                                    std::move(in), std::move(out), std::move(last_in));
 }
 
+// Whether the equation, or one of a program in it, is interpreted by a function of the user.
+bool calls_user(const Eqn& eqn) {
+  if (eqn.primitive->user != nullptr && eqn.primitive->interpret != nullptr) return true;
+  for (const Jaxpr* jaxpr : inner_jaxprs(*eqn.params))
+    if (std::any_of(jaxpr->eqns.begin(), jaxpr->eqns.end(), calls_user)) return true;
+  return false;
+}
+
 // True if the host decides what runs. False if devices can decide it within one task.
 bool is_control(const PlanStep& step) {
   return step.eqn->primitive->interpret && !step.eqn->primitive->group;
@@ -142,14 +150,17 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
 
   for (std::size_t begin = 0; begin < all.size();) {
     if (is_control(all[begin])) {
-      stages_.push_back({nullptr, std::move(all[begin]), nullptr});
+      const bool user = calls_user(*all[begin].eqn);
+      stages_.push_back({nullptr, std::move(all[begin]), nullptr, user});
       ++begin;
       continue;
     }
     std::size_t end = begin;
     while (end < all.size() && !is_control(all[end])) ++end;
-    stages_.push_back(
-        {make_segment(mesh_, std::span(all).subspan(begin, end - begin), end, slots), {}, nullptr});
+    stages_.push_back({make_segment(mesh_, std::span(all).subspan(begin, end - begin), end, slots),
+                       {},
+                       nullptr,
+                       false});
     begin = end;
   }
   register_idle();
@@ -185,27 +196,63 @@ void Plan::run_control(Stage& stage, std::vector<Array>& values) const {
     if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
 }
 
+// A run of the plan on this thread, which holds the plan's mutex.
+class Plan::Running {
+ public:
+  explicit Running(Plan& plan) : plan_(plan), lock_(plan.mutex_) {
+    begin();
+    values = std::move(plan_.values_);  // for their memory
+    values.resize(plan_.slot_count_);
+  }
+  // Also where an exception ends the run.
+  ~Running() {
+    values.clear();
+    plan_.values_ = std::move(values);
+    end();
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+  // Calls run() without the mutex.
+  template <class Run>
+  void unlocked(const Run& run) {
+    struct Unlocked {
+      explicit Unlocked(Running& r) : running(r) {
+        running.end();
+        running.lock_.unlock();
+      }
+      ~Unlocked() {
+        running.lock_.lock();
+        running.begin();
+      }
+      Unlocked(const Unlocked&) = delete;
+      Unlocked& operator=(const Unlocked&) = delete;
+      Running& running;
+    } const scope(*this);
+    run();
+  }
+
+  std::vector<Array> values;  // by slot
+
+ private:
+  void begin() noexcept {
+    NoUserCode::begin();
+    // (No other order is needed: give_up() compares with its own thread alone.)
+    plan_.runner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  }
+  void end() noexcept {
+    plan_.runner_.store(std::thread::id(), std::memory_order_relaxed);
+    NoUserCode::end();
+  }
+
+  Plan& plan_;
+  std::unique_lock<std::mutex> lock_;
+};
+
 std::vector<Array> Plan::run(std::vector<Array> args) {
   detail::refuse_in_task("a function under jit");  // its own plan may be what runs the task
-  std::lock_guard lock(mutex_);
-  const NoUserCode locked;
-  // Emptied when the run ends, also by an exception.
-  struct Values {
-    Values(std::vector<Array>& a, std::atomic<std::thread::id>& r) : arrays(a), runner(r) {
-      // (No other order is needed: give_up() compares with its own thread alone.)
-      runner.store(std::this_thread::get_id(), std::memory_order_relaxed);
-    }
-    ~Values() {
-      arrays.clear();
-      runner.store(std::thread::id(), std::memory_order_relaxed);
-    }
-    Values(const Values&) = delete;
-    Values& operator=(const Values&) = delete;
-    std::vector<Array>& arrays;
-    std::atomic<std::thread::id>& runner;
-  } const held(values_, runner_);
-  values_.resize(slot_count_);
-  std::vector<Array>& values = values_;
+  Running running(*this);
+  std::vector<Array>& values = running.values;
   for (std::size_t i = 0; i < constants_.size(); ++i)
     values[static_cast<std::size_t>(constant_slots_[i])] = constants_[i];
   for (std::size_t i = 0; i < args.size(); ++i)
@@ -214,6 +261,8 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   for (Stage& stage : stages_) {
     if (stage.segment) {
       stage.segment->run(values);
+    } else if (stage.calls_user) {
+      running.unlocked([&] { run_control(stage, values); });
     } else {
       run_control(stage, values);
     }

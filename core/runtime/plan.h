@@ -35,7 +35,9 @@ class ControlState {
 class Plan final : IdleMemory {
  public:
   // Runs an equation whose parameters hold programs on blocks: interprets it, with the host
-  // deciding, and keeps plans of these programs in `state`, which is null at the first call.
+  // deciding, and keeps plans of these programs in `state`, which is null at the first call. An
+  // equation that calls a function of the user runs without the plan's mutex, perhaps on several
+  // threads at once.
   using RunControl = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                               std::span<Array> out, std::unique_ptr<ControlState>& state);
 
@@ -48,7 +50,9 @@ class Plan final : IdleMemory {
   // args: for each further binder a stored value on the mesh's local devices. An argument with no
   // other handle is donated: where its buffers have no other owner, results may use them. The
   // results are stored values without a sharding. Does not wait, except for the values by which the
-  // host decides control flow. Any thread; runs of one plan exclude each other.
+  // host decides control flow. Any thread; runs of one plan exclude each other, except while they
+  // call a function of the user (a primitive's def_impl), which may run the plan itself, or wait
+  // for a thread that does.
   std::vector<Array> run(std::vector<Array> args);
 
   const Jaxpr& jaxpr() const { return *jaxpr_; }
@@ -61,7 +65,9 @@ class Plan final : IdleMemory {
     std::unique_ptr<Segment> segment;
     PlanStep control;
     std::unique_ptr<ControlState> state;
+    bool calls_user = false;
   };
+  class Running;
   void run_control(Stage& stage, std::vector<Array>& values) const;
   // Frees the memory of captured graphs, which a later call captures again. If the calling thread
   // is running this plan, frees only that of segments that do not use graphs in this run; if

@@ -7,6 +7,11 @@
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+
 #include "tests/support/error_text.h"
 
 namespace shmap {
@@ -275,6 +280,46 @@ TEST(ExtendPrimitive, ItsImplVariesAsItsOperands) {
     expect_error<TypeError>([&] { jit(of_whole)(zeros({2})); }, wanted);
     EXPECT_EQ(of_blocks(arange(8)).to_vector<float>(), std::vector<float>(8, 28.f));
     EXPECT_EQ(jit(of_blocks)(arange(8)).to_vector<float>(), std::vector<float>(8, 28.f));
+  }
+}
+
+// A function under jit whose body, or loop in the body, runs an impl that waits for another thread,
+// which calls the same function. (Where that thread cannot go on, the impl gives it up, so that the
+// test ends.)
+TEST(ExtendPrimitive, ItsImplMayWaitForACallOfTheFunctionThatRunsIt) {
+  for (const bool in_loop : {false, true}) {
+    SCOPED_TRACE(in_loop ? "in a loop" : "in the body");
+    std::atomic<bool> waits{false};
+    std::function<void()> call;
+    std::future<void> called;
+    std::future_status status = std::future_status::deferred;
+    extend::Primitive p(in_loop ? "waits_in_loop" : "waits");
+    p.def_abstract_eval(same).def_impl([&](Array x) {
+      if (waits.exchange(false)) {
+        called = std::async(std::launch::async, call);
+        status = called.wait_for(std::chrono::seconds(20));
+      }
+      return x * 2.f;
+    });
+    const auto f = jit(shard_map(
+        [&](Array b) {
+          if (!in_loop) return p.bind(b) + 1.f;
+          return fori_loop(
+              0, 2, [&](Array, Array v) { return p.bind(v) + 1.f; }, b);
+        },
+        mesh_i(), P("i"), P("i")));
+    const float at_2 = in_loop ? 11 : 5;
+    const Array x = full({8}, 2.f);
+    std::vector<float> other;
+    call = [&] { other = f(full({8}, 2.f)).to_vector<float>(); };
+    for (int turn = 0; turn < 4; ++turn) {
+      waits = true;
+      EXPECT_EQ(f(x).to_vector<float>(), std::vector<float>(8, at_2)) << turn;
+      EXPECT_EQ(status, std::future_status::ready) << turn;
+      ASSERT_TRUE(called.valid());
+      called.get();
+      EXPECT_EQ(other, std::vector<float>(8, at_2)) << turn;
+    }
   }
 }
 

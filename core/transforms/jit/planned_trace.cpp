@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,15 +23,25 @@ class BodyPlans final : public ControlState {
  public:
   explicit BodyPlans(const Params& params) { add_programs(params); }
 
-  // The place of that program's plan, null until it is made; null where the program is not the
-  // equation's own.
-  std::unique_ptr<Plan>* plan_of(const Jaxpr& jaxpr) {
+  // That program's plan, which the first call makes; null where the program is not the equation's
+  // own. Any thread.
+  Plan* plan_of(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
     const auto it = plans_.find(&jaxpr);
-    return it != plans_.end() ? &it->second : nullptr;
+    if (it == plans_.end()) return nullptr;
+    std::unique_ptr<Plan>& plan = it->second;
+    const std::lock_guard lock(mutex_);
+    if (!plan) {
+      JaxprRef planned = run_passes(jaxpr, {mesh});
+      const ProgramMark mark = make_program_mark(mesh, *planned);
+      plan = std::make_unique<Plan>(&mesh, std::move(planned), std::vector<Array>(), mark,
+                                    run_control);
+      in_order_.push_back(plan.get());
+    }
+    return plan.get();
   }
-  void note(const Plan& plan) { in_order_.push_back(&plan); }
 
   std::string text() const override {
+    const std::lock_guard lock(mutex_);
     std::string text;
     for (const Plan* plan : in_order_) text += plan->text();
     return text;
@@ -44,6 +55,7 @@ class BodyPlans final : public ControlState {
     }
   }
 
+  mutable std::mutex mutex_;
   std::map<const Jaxpr*, std::unique_ptr<Plan>> plans_;
   std::vector<const Plan*> in_order_;  // in the order of their first runs
 };
@@ -57,16 +69,8 @@ class PlannedTrace final : public PerDeviceTrace {
   bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
     // Printing shows only the devices that took this branch, which a captured task could not know.
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
-    std::unique_ptr<Plan>* const place = bodies_.plan_of(jaxpr);
-    if (place == nullptr) return false;
-    std::unique_ptr<Plan>& plan = *place;
-    if (!plan) {
-      JaxprRef planned = run_passes(jaxpr, {*mesh()});
-      const ProgramMark mark = make_program_mark(*mesh(), *planned);
-      plan = std::make_unique<Plan>(mesh(), std::move(planned), std::vector<Array>(), mark,
-                                    run_control);
-      bodies_.note(*plan);
-    }
+    Plan* const plan = bodies_.plan_of(jaxpr, *mesh());
+    if (plan == nullptr) return false;
     admit(args, "a program inside", {});
     for (Array& x : args) x = as_stored(std::move(x), mesh());
     out = plan->run(std::move(args));
@@ -98,8 +102,13 @@ bool may_be_planned(const Jaxpr& jaxpr) {
 
 void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                  std::span<Array> out, std::unique_ptr<ControlState>& state) {
-  if (!state) state = std::make_unique<BodyPlans>(*eqn.params);
-  PlannedTrace trace(mesh, static_cast<BodyPlans&>(*state));
+  BodyPlans& bodies = [&]() -> BodyPlans& {
+    static std::mutex mutex;  // two threads may run the equation for the first time
+    const std::lock_guard lock(mutex);
+    if (!state) state = std::make_unique<BodyPlans>(*eqn.params);
+    return static_cast<BodyPlans&>(*state);
+  }();
+  PlannedTrace trace(mesh, bodies);
   for (Array& x : in)
     if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
   TraceScope scope(trace);
