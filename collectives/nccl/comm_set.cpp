@@ -61,13 +61,20 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     made->comms_.assign(gpus.size(), nullptr);
     CliqueList whole(1, std::vector<std::uint32_t>(gpus.size()));
     std::iota(whole[0].begin(), whole[0].end(), 0u);
-    if (cliques != whole) {
-      split(*find(mesh, whole, gpus), cliques, *made);
-    } else if (std::set<int>(gpus.begin(), gpus.end()).size() == gpus.size()) {
-      nccl::check(api().init_all(made->comms_.data(), static_cast<int>(gpus.size()), gpus.data()),
-                  "ncclCommInitAll");
-    } else {
-      init_shared(gpus, *made);
+    try {
+      if (cliques != whole) {
+        split(*find(mesh, whole, gpus), cliques, *made);
+      } else if (std::set<int>(gpus.begin(), gpus.end()).size() == gpus.size()) {
+        nccl::check(api().init_all(made->comms_.data(), static_cast<int>(gpus.size()), gpus.data()),
+                    "ncclCommInitAll");
+      } else {
+        init_shared(gpus, *made);
+      }
+    } catch (...) {
+      // NCCL may have made some although the group failed; the next call makes all again.
+      for (ncclComm_t& comm : made->comms_)
+        if (comm != nullptr) api().abort(std::exchange(comm, nullptr));
+      throw;
     }
     in_order.push_back(made.get());
     return by_cliques[{&mesh, cliques}] = std::move(made);

@@ -273,6 +273,8 @@ ncclResult_t run_splits(const std::vector<Open::SplitCall>& splits) {
     colors[s.color].push_back(s);
   }
   for (auto& [color, own] : colors) {
+    // As in NCCL, what is made of a group that fails is its caller's to abort.
+    if (shmap_sim::injected("ncclCommSplit") != cudaSuccess) return ncclSystemError;
     std::stable_sort(own.begin(), own.end(),
                      [](const auto& a, const auto& b) { return a.key < b.key; });
     auto clique = std::make_shared<Clique>();

@@ -237,6 +237,29 @@ TEST_F(NcclCalls, AnErrorOfACallIsTheCollectives) {
   EXPECT_EQ(last_.item<float>(), 4);
 }
 
+// The second of two communicators cannot be made; then both are made again, of the same parent.
+TEST_F(NcclCalls, AfterASplitThatFailedNothingIsLeft) {
+  const Mesh columns = make_mesh({2, 2}, axes("failed", "j"));
+  const auto sum = [&](const char* axis) {
+    return shard_map([axis](Array b) { return psum(b, axis); }, columns, P(axes("failed", "j")),
+                     P(std::string(axis) == "j" ? "failed" : "j"));
+  };
+  shard_map([](Array b) { return psum(b, axes("failed", "j")); }, columns, P(axes("failed", "j")),
+            P())(ones({4}))
+      .block_until_ready();
+  for (int nth = 1; nth <= 2; ++nth) {
+    const int before = shmap_sim::nccl_communicators();
+    shmap_sim::inject("ncclCommSplit", cudaErrorUnknown, nth);
+    expect_error<CollectiveError>([&] { sum("j")(ones({4})).block_until_ready(); },
+                                  {"ncclGroupEnd"});
+    EXPECT_EQ(shmap_sim::nccl_communicators(), before) << nth;
+  }
+  const int before = shmap_sim::nccl_communicators();
+  EXPECT_EQ(sum("j")(arange(4)).to_vector<float>(), (std::vector<float>{1, 5}));
+  EXPECT_EQ(sum("failed")(arange(4)).to_vector<float>(), (std::vector<float>{2, 4}));
+  EXPECT_EQ(shmap_sim::nccl_communicators(), before + 8);
+}
+
 TEST_F(NcclCalls, AnErrorOfWhatIsUnderWayEndsTheCommunicators) {
   EXPECT_EXIT(
       {
