@@ -26,16 +26,15 @@ std::vector<int> gpus_of(const detail::MeshImpl& mesh) {
 
 GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique)
     : g_(blocks), clique_(clique), args_(std::make_unique<Args>()) {
-  std::uint32_t first = 0;
-  for (const std::uint32_t p : clique)
-    if (p != Cliques::kElsewhere) first = p;
-  args_->site = {{&blocks.primitive, &blocks.mesh, first, blocks.number, blocks.source},
+  args_->site = {{&blocks.primitive, &blocks.mesh, 0, blocks.number, blocks.source},
                  &blocks.cliques};
   args_->ranks.reserve(clique.size());  // add() returns references
 }
 
 Rank& GroupTask::add(std::uint32_t rank) {
   const std::uint32_t p = clique_[rank];
+  // An error of the calls as a group names the first device that takes part.
+  if (args_->ranks.empty()) args_->site.op.position = p;
   Stream* stream = g_.mesh.local(p).comm;
   args_->streams.push_back(stream);
   uses_.emplace_back();

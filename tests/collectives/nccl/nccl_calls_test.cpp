@@ -230,11 +230,26 @@ TEST_F(NcclCalls, AnErrorOfACallIsTheCollectives) {
         shard_map([](Array b) { return psum(b, "i"); }, ring(), P("i"), P())(zeros({4}))
             .block_until_ready();
       },
-      {"ncclAllReduce", "internal error", "psum", "i"});
+      {"ncclAllReduce", "internal error", "psum", "mesh coordinates (i,) = (0,)"});
   // The next one runs.
   EXPECT_THAT(calls([](Array b) { return psum(b, "i"); }, ones({4}), P()),
               ElementsAreArray(group("AllReduce ", " count 1 f32 sum")));
   EXPECT_EQ(last_.item<float>(), 4);
+}
+
+// Rank 0 keeps its own block, and makes no calls.
+TEST_F(NcclCalls, AnErrorNamesADeviceThatTakesPart) {
+  shmap_sim::inject("ncclSend", cudaErrorUnknown);
+  expect_error<CollectiveError>(
+      [] {
+        shard_map(
+            [](Array b) {
+              return ppermute(b, "i", {{0, 0}, {1, 2}, {2, 1}});
+            },
+            ring(), P("i"), P("i"))(zeros({4}))
+            .block_until_ready();
+      },
+      {"ncclSend", "internal error", "ppermute", "mesh coordinates (i,) = (1,)"});
 }
 
 // The second of two communicators cannot be made; then both are made again, of the same parent.
