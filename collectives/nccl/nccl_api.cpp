@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "core/base/env.h"
+#include "core/base/wait_clock.h"
+#include "core/base/warning.h"
 #include "core/processes/processes.h"
 #include "core/processes/while_waiting.h"
 #include "cuda/libraries/late_library.h"
@@ -93,8 +95,8 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm) {
 }
 
 void settle(std::span<const ncclComm_t> comms, const char* what) {
-  const double most = env::seconds(env::Var::collective_timeout_sec);
-  const auto begin = std::chrono::steady_clock::now();
+  WaitClock clock(env::seconds(env::Var::collective_warn_sec),
+                  env::seconds(env::Var::collective_timeout_sec));
   for (const ncclComm_t comm : comms) {
     for (int turns = 0;; ++turns) {
       {
@@ -105,12 +107,19 @@ void settle(std::span<const ncclComm_t> comms, const char* what) {
         if (state == ncclSuccess) break;
         check(state, what, comm);
       }
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      if (most > 0 && waited.count() > most) {
-        throw CollectiveError(std::string(what) + ": NCCL has not completed it in " +
-                              std::to_string(waited.count()) +
-                              " s (SHMAP_COLLECTIVE_TIMEOUT_SEC). NCCL_DEBUG=INFO shows how far "
-                              "each process has come");
+      const auto text = [&](const char* variable) {
+        return std::string(what) + ": NCCL has not completed it in " +
+               std::to_string(clock.seconds()) + " s (" + variable +
+               "). NCCL_DEBUG=INFO shows how far each process has come";
+      };
+      switch (clock.look()) {
+        case WaitClock::Due::nothing:
+          break;
+        case WaitClock::Due::warning:
+          warn(text("SHMAP_COLLECTIVE_WARN_SEC"));
+          break;
+        case WaitClock::Due::failure:
+          throw CollectiveError(text("SHMAP_COLLECTIVE_TIMEOUT_SEC"));
       }
       detail::look_around();
       if (turns < 200)

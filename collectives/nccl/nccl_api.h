@@ -53,7 +53,8 @@ void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr);
 
 // Waits until NCCL has finished its background work for these communicators; communicators that
 // span processes are initialised in the background. CollectiveError where that fails, where the job
-// has failed, or after SHMAP_COLLECTIVE_TIMEOUT_SEC.
+// has failed, or after SHMAP_COLLECTIVE_TIMEOUT_SEC, without the time in which this process was
+// stopped.
 void settle(std::span<const ncclComm_t> comms, const char* what);
 
 // Aborts all work of these communicators, which are gone afterwards. Waits until no Group is open;

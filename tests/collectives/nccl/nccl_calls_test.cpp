@@ -1,9 +1,14 @@
 // The calls of NCCL for each collective on four GPUs of the simulator: the groups, their order,
 // counts, types and streams, the lifetimes of communicators, and the handling of errors.
+#include <cuda_runtime_api.h>
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nccl.h>
 #include <shmap/shmap.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -348,6 +353,52 @@ TEST(NcclOfOneGpu, RanksShareItWhereNcclAllowsIt) {
         std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
       },
       ::testing::ExitedWithCode(0), "");
+}
+
+// While one of two ranks waits for the other, the process is stopped for longer than the deadline;
+// the other rank comes soon afterwards.
+[[noreturn]] void stop_while_a_rank_waits() {
+  using Clock = std::chrono::steady_clock;
+  setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "6", 1);
+  EXPECT_EQ(devices().size(), 4u);
+  ncclUniqueId id;
+  nccl::check(nccl::api().unique_id(&id), "ncclGetUniqueId");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const auto begin_rank = [&](int rank) {
+    ncclComm_t comm = nullptr;
+    EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
+    nccl::check(nccl::api().init_rank_config(&comm, 2, id, rank, &config),
+                "ncclCommInitRankConfig");
+    return comm;
+  };
+  const ncclComm_t comm = begin_rank(0);
+  const pid_t self = getpid();
+  const pid_t child = fork();
+  if (child == 0) {
+    usleep(300'000);
+    kill(self, SIGSTOP);
+    sleep(8);
+    kill(self, SIGCONT);
+    _exit(0);
+  }
+  std::thread other([&] {
+    for (auto last = Clock::now();; last = Clock::now()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (Clock::now() - last > std::chrono::seconds(7)) break;  // the process was stopped
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    begin_rank(1);
+  });
+  EXPECT_NO_THROW(nccl::settle({&comm, 1}, "ncclCommInitRankConfig"));
+  other.join();
+  waitpid(child, nullptr, 0);
+  std::_Exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+TEST(NcclDeadline, DoesNotCountWhileTheProcessIsStopped) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(stop_while_a_rank_waits(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
