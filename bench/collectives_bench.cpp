@@ -1,7 +1,8 @@
 // collectives_bench: the time of each collective over all devices of all processes, in the columns
 // and with the options of nccl-tests. The values are integers that every dtype holds exactly, and
 // all results of a call on other values than the timed ones are checked; the exit code is 1 if one
-// is wrong. Under mpirun process 0 prints, and a row's time is that of the slowest process.
+// is wrong. Under mpirun process 0 prints, the timed calls begin after a barrier, and a row's time
+// is that of the slowest process.
 //
 //   mpirun -n 4 collectives_bench all_reduce -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -o all -d float
 //
@@ -239,6 +240,9 @@ Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const Bench
   const std::function<Array(const Array&)> f =
       o.eager ? std::function<Array(const Array&)>(mapped) : jit(mapped);
   for (int i = 0; i < std::max(kLeastWarmup, o.warmup); ++i) f(x).block_until_ready();
+  // A barrier, as in nccl-tests: a process that begins before the others are ready would count its
+  // wait for them.
+  over_processes(mesh, 0, [](Array w) { return psum(w, "i"); });
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
   const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
