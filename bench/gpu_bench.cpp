@@ -21,11 +21,7 @@
 
 namespace shmap::bench::transformer {
 
-using Gradient = std::pair<Layer, Array>;
-inline void wait(const Gradient& g) {
-  wait_for(g.first);
-  g.second.block_until_ready();
-}
+inline void wait(const Gradient& g) { wait_for(g); }
 
 }  // namespace shmap::bench::transformer
 
@@ -428,9 +424,9 @@ Work transformer_grad(bool on_one) {
   return bench::queued(
       [f = jit(grad<0, 1>(loss->loss())), x = loss->data.input(), w = loss->data.weights()] {
         auto [of_w, of_x] = f(w, x);
-        return layer::Gradient(of_w, of_x);
+        return layer::Gradient{of_w, of_x};
       },
-      [loss](const layer::Gradient& g) { return loss->check(g.first); });
+      [loss](const layer::Gradient& g) { return loss->check(g.of_w, g.of_x); });
 }
 
 std::vector<Row> all_rows() {

@@ -1,7 +1,7 @@
 // Rows of derivatives: gradients under jit on 8 devices, and the time to trace them; attention with
 // its gradient on one.
 // Every gradient is checked: against plain backpropagation in double, or against the slope of the
-// loss, in double, along a random direction.
+// loss, in double, along random directions of the weights and of the input.
 //
 //   grad_bench --memory   prints the bytes that the layer's gradient took at their peak, under jit:
 //                         arguments, results, everything between; one memory space
@@ -177,36 +177,34 @@ using layer::wait_for;
 
 Work transformer_grad() {
   auto t = std::make_shared<LayerLoss>();
-  auto result = std::make_shared<layer::Layer>();
+  auto result = std::make_shared<layer::Gradient>();
   auto call = [result, f = jit(grad<0, 1>(t->loss())), w = t->data.weights(), x = t->data.input()] {
-    *result = layer::Layer();
+    *result = {};
     auto [of_w, of_x] = f(w, x);
-    *result = of_w;
+    *result = {of_w, of_x};
     wait_for(*result);
-    of_x.block_until_ready();
   };
-  return {call, [=] { return t->check(*result); }, {}};
+  return {call, [=] { return t->check(result->of_w, result->of_x); }, {}};
 }
 
 // Times a first call until it returns. Its work is queued by then, and awaited outside of the time.
 Work first_call() {
   auto t = std::make_shared<LayerLoss>();
-  auto result = std::make_shared<layer::Layer>();
+  auto result = std::make_shared<layer::Gradient>();
   auto time_batch = [t, result, w = t->data.weights(), x = t->data.input()](std::int64_t n) {
     double seconds = 0;
     for (std::int64_t k = 0; k < n; ++k) {
-      *result = layer::Layer();
+      *result = {};
       auto f = jit([loss = t->loss()](layer::Layer w, Array x) { return grad<0, 1>(loss)(w, x); });
       const auto start = std::chrono::steady_clock::now();
       auto [of_w, of_x] = f(w, x);
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      *result = of_w;
+      *result = {of_w, of_x};
       wait_for(*result);
-      of_x.block_until_ready();
     }
     return seconds;
   };
-  return {{}, [=] { return t->check(*result); }, time_batch};
+  return {{}, [=] { return t->check(result->of_w, result->of_x); }, time_batch};
 }
 
 // ------------------------------------------------------------------- attention, on one device
@@ -246,16 +244,15 @@ int print_memory() {
   const layer::Layer w = t.data.weights();
   const Array x = t.data.input();
   const auto f = jit(grad<0, 1>(t.loss()));
-  layer::Layer result;
+  layer::Gradient result;
   const auto call = [&] {
-    result = layer::Layer();
+    result = {};
     auto [of_w, of_x] = f(w, x);
-    result = of_w;
+    result = {of_w, of_x};
     wait_for(result);
-    of_x.block_until_ready();
   };
   return bench::print_peak_memory("transformer layer's gradient", call,
-                                  [&] { return t.check(result); });
+                                  [&] { return t.check(result.of_w, result.of_x); });
 }
 
 }  // namespace

@@ -420,7 +420,8 @@ def layer_gradient():
     """(the gradient function of weights and input, its arguments, the check of a result)
 
     The loss is the layer's output on the checked sequence, weighed by random numbers; what is
-    checked is its slope, in double, along a random direction over all weights.
+    checked is its slope, in double, along a random direction over all weights, and along one over
+    the input.
     """
     mapped, (x, w), _ = layer()
     B, S, E = (LAYER[n] for n in "BSE")
@@ -434,13 +435,19 @@ def layer_gradient():
     one = np.asarray(x)[checked]
     step = {n: np.random.default_rng(k).uniform(-1, 1, v.shape) * np.std(v) / 64
             for k, (n, v) in enumerate(host.items())}
-    value = lambda sign: np.sum(  # noqa: E731
-        layer_reference(one, {n: host[n] + sign * step[n] for n in host}) * c[checked])
-    slope = (value(1) - value(-1)) / 2
+    step_of_x = np.random.default_rng(len(step)).uniform(-1, 1, x.shape) / 64
+    value = lambda of_w, of_x: np.sum(c[checked] * layer_reference(  # noqa: E731
+        one + of_x * step_of_x[checked], {n: host[n] + of_w * step[n] for n in host}))
+    slope = (value(1, 0) - value(-1, 0)) / 2
+    slope_of_x = (value(0, 1) - value(0, -1)) / 2
 
     def check(result):
         got = sum(np.sum(np.asarray(result[0][n], np.float64) * step[n]) for n in host)
-        return "" if abs(got - slope) <= 2e-3 * abs(slope) else f"slope {got}, should be {slope}"
+        got_of_x = np.sum(np.asarray(result[1], np.float64) * step_of_x)
+        for of, slope_got, wanted in (("weights", got, slope), ("x", got_of_x, slope_of_x)):
+            if not abs(slope_got - wanted) <= 2e-3 * abs(wanted):
+                return f"slope along {of} {slope_got}, should be {wanted}"
+        return ""
 
     return gradient, (w, x), check
 
