@@ -7,7 +7,6 @@
 //                         arguments, results, everything between; one memory space
 #include <shmap/shmap.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/support/first_calls.h"
 #include "bench/support/long_attention.h"
 #include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
@@ -187,19 +187,22 @@ Work transformer_grad() {
   return {call, [=] { return t->check(result->of_w, result->of_x); }, {}};
 }
 
-// Times a first call until it returns. Its work is queued by then, and awaited outside of the time.
-Work first_call() {
+// Times a first call until it returns; its work is queued by then, and awaited outside of the time.
+// first_two: times two calls, the second of which captures the plan, until both results are there.
+Work first_calls(bool first_two) {
   auto t = std::make_shared<LayerLoss>();
   auto result = std::make_shared<layer::Gradient>();
-  auto time_batch = [t, result, w = t->data.weights(), x = t->data.input()](std::int64_t n) {
+  auto time_batch = [=, w = t->data.weights(), x = t->data.input()](std::int64_t n) {
     double seconds = 0;
     for (std::int64_t k = 0; k < n; ++k) {
       *result = {};
       auto f = jit([loss = t->loss()](layer::Layer w, Array x) { return grad<0, 1>(loss)(w, x); });
-      const auto start = std::chrono::steady_clock::now();
-      auto [of_w, of_x] = f(w, x);
-      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-      *result = {of_w, of_x};
+      const auto call = [&] {
+        auto [of_w, of_x] = f(w, x);
+        *result = {of_w, of_x};
+      };
+      seconds += first_two ? bench::seconds_of_two(call, [&] { wait_for(*result); })
+                           : bench::seconds_of(call);
       wait_for(*result);
     }
     return seconds;
@@ -266,7 +269,8 @@ int main(int argc, char** argv) {
       {{"mlp_grad", {}, mlp_grad},
        {"grad_1000", {}, grad_1000},
        {"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad},
-       {"transformer_grad_first_call", {}, first_call},
+       {"transformer_grad_first_call", {}, [] { return first_calls(false); }},
+       {"transformer_grad_first_two_calls", {}, [] { return first_calls(true); }},
        {"attention_2048", {.flops = bench::LongAttention::kFlops}, attention_2048},
        {"attention_2048_grad", {.flops = 3 * bench::LongAttention::kFlops}, attention_2048_grad}},
       {{"devices", devices == nullptr ? "cpu:8" : devices}});

@@ -5,13 +5,13 @@
 //                                arguments, result, everything between; one memory space
 #include <shmap/shmap.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/support/first_calls.h"
 #include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
 #include "bench/support/transformer_layer.h"
@@ -42,19 +42,20 @@ Work forward(bool jitted) {
 }
 
 // Times tracing, lowering, fusing and planning, until the first call returns. Its work is queued by
-// then, and awaited outside of the time.
-Work trace_and_plan() {
+// then, and awaited outside of the time. first_two: times two calls, the second of which captures
+// the plan, until both results are there.
+Work first_calls(bool first_two) {
   auto t = std::make_shared<Data>();
   auto result = std::make_shared<Array>();
   auto want = std::make_shared<Doubles>(reference(*t, kChecked));
-  auto time_batch = [t, result, x = t->input(), w = t->weights()](std::int64_t n) {
+  auto time_batch = [=, x = t->input(), w = t->weights()](std::int64_t n) {
     double seconds = 0;
     for (std::int64_t k = 0; k < n; ++k) {
       *result = Array();
       auto f = jit([mapped = t->mapped()](Array x, Layer w) { return mapped(x, w); });
-      const auto start = std::chrono::steady_clock::now();
-      *result = f(x, w);
-      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const auto call = [&] { *result = f(x, w); };
+      seconds += first_two ? bench::seconds_of_two(call, [&] { result->block_until_ready(); })
+                           : bench::seconds_of(call);
       result->block_until_ready();
     }
     return seconds;
@@ -88,6 +89,7 @@ int main(int argc, char** argv) {
       argc, argv, "shmap_layer",
       {{"transformer", {.flops = kForwardFlops}, [] { return forward(true); }},
        {"transformer_eager", {.flops = kForwardFlops}, [] { return forward(false); }},
-       {"transformer_first_call", {}, trace_and_plan}},
+       {"transformer_first_call", {}, [] { return first_calls(false); }},
+       {"transformer_first_two_calls", {}, [] { return first_calls(true); }}},
       {{"devices", devices == nullptr ? "cpu:8" : devices}});
 }

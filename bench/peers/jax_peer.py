@@ -379,6 +379,24 @@ def layer():
     return mapped, args, lambda r: close(np.asarray(r)[checked], want, 1e-4)
 
 
+def first_two_calls(f, args, check):
+    """A new function's first two calls, each waited for."""
+    last = []
+
+    def time_batch(n):
+        seconds = 0.0
+        for _ in range(n):
+            last.clear()
+            start = time.perf_counter()
+            new = jax.jit(lambda *operands: f(*operands))
+            for _ in range(2):
+                last[:] = [jax.block_until_ready(new(*args))]
+            seconds += time.perf_counter() - start
+        return seconds
+
+    return Row(check=lambda: check(last[0]), time_batch=time_batch)
+
+
 def transformer():
     mapped, args, check = layer()
     return waited(jax.jit(mapped), args, check)
@@ -398,6 +416,10 @@ def transformer_first_call():
         return seconds
 
     return Row(check=lambda: check(jax.block_until_ready(last[0](*args))), time_batch=time_batch)
+
+
+def transformer_first_two_calls():
+    return first_two_calls(*layer())
 
 
 def compiled_memory(f, args, check):
@@ -470,6 +492,10 @@ def transformer_grad_first_call():
         return seconds
 
     return Row(check=lambda: check(jax.block_until_ready(last[0](*args))), time_batch=time_batch)
+
+
+def transformer_grad_first_two_calls():
+    return first_two_calls(*layer_gradient())
 
 
 def transformer_grad_memory():
@@ -590,8 +616,10 @@ def factories():
         "jit_psum_a_device": psum_a_device,
         "transformer": transformer,
         "transformer_first_call": transformer_first_call,
+        "transformer_first_two_calls": transformer_first_two_calls,
         "transformer_grad": transformer_grad,
         "transformer_grad_first_call": transformer_grad_first_call,
+        "transformer_grad_first_two_calls": transformer_grad_first_two_calls,
         "mlp_grad": mlp_grad,
         "grad_1000": grad_1000,
         "cm_seed": lambda: collective_matmul("seed"),
