@@ -343,6 +343,26 @@ bool run_calls_without_memory(const Mesh& mesh, const std::string& call, bool ot
   return true;
 }
 
+// In a device_put of what changes from call to call, the process has no memory at one allocation
+// after another, and calls again. False where that did not happen.
+bool run_puts_without_memory(const Mesh& mesh, bool otherwise) {
+  bool failed = false;
+  if (otherwise) now("fault");
+  for (int nth = 1; nth <= 4; ++nth) {
+    const Array batch = full({8}, static_cast<float>(nth)).block_until_ready();
+    const fault::Scoped one(otherwise ? "allocate#" + std::to_string(nth) + ":oom" : "");
+    for (bool done = false; !done;) {
+      try {
+        device_put(batch, NamedSharding(mesh, P())).block_until_ready();
+        done = true;
+      } catch (const OutOfMemory&) {
+        failed = true;
+      }
+    }
+  }
+  return failed || !otherwise;
+}
+
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
@@ -360,6 +380,7 @@ int run(const std::string& fault, bool replays) {
   }
   if (fault.starts_with("exchange_") && run_alike(mesh, fault, faulty)) return 0;
   if (fault == "branches_without_memory") return run_branches_without_memory(faulty) ? 0 : 4;
+  if (fault == "again_put") return run_puts_without_memory(mesh, faulty) ? 0 : 4;
   if (fault.starts_with("again_")) {  // again_<call>, or again_<call>_in_all
     const bool all = fault.ends_with("_in_all");
     const std::string call = fault.substr(6, fault.find('_', 6) - 6);

@@ -317,6 +317,15 @@ TEST_F(ProcessFaults, OneWithoutMemory) {
   EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
 }
 
+// What device_put is given is compared once for each call that has placed it.
+TEST_F(ProcessFaults, OneWithoutMemoryForWhatItPlaces) {
+  if (!devices().starts_with("cpu")) GTEST_SKIP() << "one GPU a process: nothing is copied";
+  other_devices = "cpu:2/2";
+  const Outcome o = job_without_fault("again_put", 2);
+  other_devices.clear();
+  EXPECT_EQ(o.status, 0) << o.output;
+}
+
 // The same if all data goes through memory that the processes share.
 TEST_F(ProcessFaults, WithSharedMemory) {
   setenv("SHMAP_SHARED_MEMORY", "1", 1);

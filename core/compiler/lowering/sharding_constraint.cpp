@@ -122,8 +122,11 @@ Array place(Array x, const Sharding* target, SourceLine source) {
   if (trace.staged() || trace.transforms())
     return bind(device_put_p, std::move(x), ConstraintParams(target), source);
   return at_source("device_put", source, [&] {
+    Array placed = commit(reshard(x, target, "device_put", source));
+    // Not before: a call that finds no memory may be repeated, and the reports of the processes are
+    // compared in their order.
     compare_placed(x, *target, source);
-    return commit(reshard(x, target, "device_put", source));
+    return placed;
   });
 }
 
