@@ -215,8 +215,7 @@ bool has_wgmma() {
 }  // namespace
 
 bool takes_warpgroups(const AttentionCall& call) {
-  static const bool wanted = env::text(env::Var::attention_kernel) == "own_wgmma";
-  return wanted && call.parts == 1 && has_wgmma();
+  return call.parts == 1 && env::text(env::Var::attention_kernel) == "own_wgmma" && has_wgmma();
 }
 
 void attention_by_warpgroups(const AttentionCall& call, void* native_stream) {

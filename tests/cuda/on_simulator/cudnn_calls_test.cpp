@@ -111,6 +111,25 @@ TEST(CudnnOnSeveralGpus, AFormIsTimedOnOneOfThem) {
   EXPECT_EQ(child.output, "timed known new again ");
 }
 
+// In a process of its own, whose GPU has the shared memory of one with wgmma.
+TEST(OwnAttention, IsByTheKernelThatIsAskedForAtEachCall) {
+  const test::ChildResult child = test::in_child(
+      {{"SHMAP_DEVICES", "cuda:0"}, {"SHMAP_SIM_GPUS", "1"}, {"SHMAP_SIM_SHARED", "232448"}}, [] {
+        const Array x = some({1, 40, 2, 80}, 0.37);
+        for (const char* kernel : {"own", "own_wgmma", "own"}) {
+          use(kernel);
+          shmap_sim::record_calls(true);
+          attention(x, x, x).block_until_ready();
+          bool by_warpgroups = false;
+          for (const std::string& name : shmap_sim::executed())
+            by_warpgroups |= name.find("attend_by_warpgroups") != std::string::npos;
+          shmap_sim::record_calls(false);
+          std::printf("%s ", by_warpgroups ? "wgmma" : "mma");
+        }
+      });
+  EXPECT_EQ(child.output, "mma wgmma mma ");
+}
+
 TEST_F(CudnnCalls, ComputesWhatTheOwnKernelsCompute) {
   for (const DType dtype : {bf16, f16})
     for (const std::int64_t k_heads : {4, 2}) {
