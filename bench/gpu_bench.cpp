@@ -263,11 +263,15 @@ Work random_normal_row() {
 
 // ----------------------------------------------------------------------------------- attention
 
-// A row's work with this value of SHMAP_ATTENTION_KERNEL, which is read before a program is
-// planned.
+// A row's work with this value of SHMAP_ATTENTION_KERNEL, which is read at each call that is not a
+// replay: a program's first call, and the one that captures it.
 Work by_kernel(const char* kernel, const std::function<Work()>& make) {
-  setenv("SHMAP_ATTENTION_KERNEL", kernel, 1);
-  return make();
+  Work work = make();
+  work.time_batch = [kernel, time_batch = work.time_batch](std::int64_t n) {
+    setenv("SHMAP_ATTENTION_KERNEL", kernel, 1);
+    return time_batch(n);
+  };
+  return work;
 }
 
 // Attention in bf16, written as a user would. Compares four rows of the first head.
