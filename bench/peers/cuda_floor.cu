@@ -106,17 +106,40 @@ void launch(cudaStream_t stream, int* count) {
   check(cudaGetLastError(), "a launch");
 }
 
+enum class Timed { queued, host };
+
+// Times what `call()`, which queues work on `stream`, costs the host. The wait for each call's work
+// is outside of that time.
+template <class Call>
+double time_host(const Stream& stream, std::int64_t n, Call&& call) {
+  double seconds = 0;
+  for (std::int64_t k = 0; k < n; ++k) {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    seconds += seconds_since(start);
+    stream.wait();
+  }
+  return seconds;
+}
+
 struct Launches {
   Stream stream;
   DeviceArray<int> count{std::vector<int>(1, 0)};
 };
 
-Work launches() {
+Work launches(Timed how) {
   auto s = std::make_shared<Launches>();
   Work work;
-  work.time_batch = [s](std::int64_t n) {
-    return time_queued(s->stream, n, [&] { launch(s->stream, nullptr); });
-  };
+  if (how == Timed::queued) {
+    work.time_batch = [s](std::int64_t n) {
+      return time_queued(s->stream, n, [&] { launch(s->stream, nullptr); });
+    };
+  } else {
+    work.max_calls = 64;
+    work.time_batch = [s](std::int64_t n) {
+      return time_host(s->stream, n, [&] { launch(s->stream, nullptr); });
+    };
+  }
   work.check = [s]() -> std::string {
     const int before = s->count.read(0, 1)[0];
     launch(s->stream, s->count.get());
@@ -175,8 +198,6 @@ struct Graph {
   }
 };
 
-enum class Timed { queued, host };
-
 Work replays(Timed how, int branches, int length) {
   auto graph = std::make_shared<Graph>(branches, length);
   Work work;
@@ -188,14 +209,7 @@ Work replays(Timed how, int branches, int length) {
   } else {
     work.max_calls = 64;
     work.time_batch = [graph](std::int64_t n) {
-      double seconds = 0;
-      for (std::int64_t k = 0; k < n; ++k) {
-        const auto start = std::chrono::steady_clock::now();
-        graph->replay();
-        seconds += seconds_since(start);
-        graph->stream.wait();
-      }
-      return seconds;
+      return time_host(graph->stream, n, [&] { graph->replay(); });
     };
   }
   return work;
@@ -477,7 +491,8 @@ Work product(const ProductSize& size) {
 std::vector<Row> all_rows() {
   using bench::kBranches, bench::kChained;
   std::vector<Row> rows = {
-      {"launch", {}, launches},
+      {"launch", {}, [] { return launches(Timed::queued); }},
+      {"launch:host", {}, [] { return launches(Timed::host); }},
       {"replay_line", {}, [] { return replays(Timed::queued, 1, kChained); }},
       {"replay_line:host", {}, [] { return replays(Timed::host, 1, kChained); }},
       {"replay_branches", {}, [] { return replays(Timed::queued, kBranches, kChained); }},
