@@ -124,7 +124,9 @@ def attention():
     q, k, v = (random(*shape).bfloat16() for _ in range(3))
     f = torch.nn.functional.scaled_dot_product_attention
     want = f(q[:1, :1].double(), k[:1, :1].double(), v[:1, :1].double())
-    return queued(lambda: f(q, k, v), lambda y: difference(y[:1, :1], want, 2e-2))
+    # Attention weights average over many random values, so that results are small.
+    tolerance = 0.05 / math.sqrt(shape[2])
+    return queued(lambda: f(q, k, v), lambda y: difference(y[:1, :1], want, tolerance))
 
 
 def attention_grad(causal):
