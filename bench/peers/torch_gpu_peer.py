@@ -13,6 +13,7 @@ from torch_peer import chain, difference, softmax
 
 DEVICE = os.environ.get("BENCH_TORCH_DEVICE", "cuda")  # `cpu`: to look, not to measure
 torch.set_grad_enabled(False)
+torch.set_float32_matmul_precision("highest")  # f32, as the others' products are, not TF32
 torch.manual_seed(7)
 
 
