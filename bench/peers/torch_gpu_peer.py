@@ -168,6 +168,10 @@ def layer(x, scale, wq, wk, wv, wo, w_in, w_out):
     return x + attended + torch.nn.functional.silu(h @ w_in) @ w_out
 
 
+def layer_loss(mask, *args):
+    return (layer(*args) * mask).sum()
+
+
 def layer_arguments():
     shapes = [(B, S, E), (E,), (E, H, D), (E, H, D), (E, H, D), (H, D, E), (E, F), (F, E)]
     factors = [1, 1, 0.08, 0.08, 0.08, 0.08, 0.08, 0.04]
@@ -188,10 +192,10 @@ def transformer_grad(compiled):
     def gradient(f, args, mask):
         with torch.enable_grad():
             args = [a.detach().requires_grad_() for a in args]
-            return torch.autograd.grad((f(*args) * mask).sum(), args)
+            return torch.autograd.grad(f(mask, *args), args)
 
-    want = gradient(layer, [a.double() for a in args], mask.double())
-    f = torch.compile(layer, dynamic=False) if compiled else layer
+    want = gradient(layer_loss, [a.double() for a in args], mask.double())
+    f = torch.compile(layer_loss, dynamic=False) if compiled else layer_loss
 
     def check(got):
         faults = [difference(g, w, 1e-4 * float(w.abs().max())) for g, w in zip(got, want)]
