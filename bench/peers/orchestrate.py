@@ -264,6 +264,21 @@ def measure(row, lines, fleet, options):
                     del samples[other]
                     prepare(other)
 
+    def fail(pair, failure):
+        """The pair has failed. Where its process has ended, a new one prepares the others of it."""
+        samples[pair] = {"failure": str(failure)}
+        live.remove(pair)
+        program = fleet[pair[0]]
+        while not program.ready and (left := [other for other in live if other[0] == pair[0]]):
+            for other in left:
+                try:
+                    program.ask("prepare", other[1])
+                except Failure as again:
+                    samples[other] = {"failure": str(again)}
+                    live.remove(other)
+                    if not program.ready:
+                        break
+
     for line in lines:
         prepare(line.ours)
         if line.ours in live:  # else there is nothing to compare
@@ -271,14 +286,15 @@ def measure(row, lines, fleet, options):
                 prepare(pair)
     for number in range(options.rounds):
         for pair in live[:] if number % 2 == 0 else live[::-1]:
+            if pair not in live:
+                continue
             time.sleep(options.settle)
             try:
                 answer = fleet[pair[0]].ask("round", pair[1], options.ms)
                 samples[pair]["us"].append(answer["us"])
                 samples[pair]["faults"].append(answer["faults"])
             except Failure as failure:
-                samples[pair] = {"failure": str(failure)}
-                live.remove(pair)
+                fail(pair, failure)
     for pair in live:
         try:
             fleet[pair[0]].ask("release", pair[1])
