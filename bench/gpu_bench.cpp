@@ -4,6 +4,7 @@
 #include <shmap/shmap.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -56,7 +57,7 @@ Work eager_op(Timed how) {
 
 // ------------------------------------------------------ replays of many operations that are small
 
-constexpr std::size_t kSide = 64;  // small products, which nothing fuses
+constexpr std::size_t kSide = 64;  // of the replays: small products, which nothing fuses
 
 Array chained(Array x, Array w, int n) {
   for (int k = 0; k < n; ++k) x = matmul(x, w);
@@ -66,32 +67,33 @@ Array chained(Array x, Array w, int n) {
 // A rotation as the product of two reflections, so that values neither grow nor vanish in a long
 // chain.
 struct Rotation {
-  Values w = Values(kSide * kSide);
+  std::size_t side;
+  Values w;
 
-  Rotation() {
-    Doubles product(kSide * kSide);
-    for (std::size_t k = 0; k < kSide; ++k) product[k * kSide + k] = 1;
+  explicit Rotation(std::size_t side = kSide) : side(side), w(side * side) {
+    Doubles product(side * side);
+    for (std::size_t k = 0; k < side; ++k) product[k * side + k] = 1;
     for (const std::uint64_t seed : {7, 8}) {
-      const Values v = bench::random_floats(kSide, seed);
+      const Values v = bench::random_floats(side, seed);
       double power = 0;
       for (const float value : v) power += double(value) * value;
-      for (std::size_t r = 0; r < kSide; ++r) {
+      for (std::size_t r = 0; r < side; ++r) {
         double along = 0;
-        for (std::size_t k = 0; k < kSide; ++k) along += product[r * kSide + k] * v[k];
-        for (std::size_t k = 0; k < kSide; ++k) product[r * kSide + k] -= 2 * along / power * v[k];
+        for (std::size_t k = 0; k < side; ++k) along += product[r * side + k] * v[k];
+        for (std::size_t k = 0; k < side; ++k) product[r * side + k] -= 2 * along / power * v[k];
       }
     }
     std::copy(product.begin(), product.end(), w.begin());
   }
-  // Computes x times its n-th power; x has rows of kSide elements.
+  // Computes x times its n-th power; x has rows of `side` elements.
   Doubles after(const Values& x, int n) const {
     Doubles now(x.begin(), x.end()), next(x.size());
     for (int step = 0; step < n; ++step) {
       std::fill(next.begin(), next.end(), 0.0);
-      for (std::size_t r = 0; r < x.size() / kSide; ++r)
-        for (std::size_t k = 0; k < kSide; ++k)
-          for (std::size_t c = 0; c < kSide; ++c)
-            next[r * kSide + c] += now[r * kSide + k] * w[k * kSide + c];
+      for (std::size_t r = 0; r < x.size() / side; ++r)
+        for (std::size_t k = 0; k < side; ++k)
+          for (std::size_t c = 0; c < side; ++c)
+            next[r * side + c] += now[r * side + k] * w[k * side + c];
       now.swap(next);
     }
     return now;
@@ -131,6 +133,33 @@ Work replayed_branches(Timed how) {
       [f, x = device_put(x, NamedSharding(mesh, P("i"))),
        w = device_put(w, NamedSharding(mesh, P()))] { return f(x, w); },
       close_to(rotation.after(values, bench::kChained), 1e-3));
+}
+
+// Small products one after another, under jit, on one device: the time of a product.
+Work small_products(const bench::SmallProduct& size) {
+  struct Type {
+    DType dtype;
+    double tolerance;  // of values of about 0.6, after 50 products whose results are rounded
+  };
+  const std::string name = size.dtype;
+  const Type type = name == "f32"    ? Type{f32, 1e-3}
+                    : name == "bf16" ? Type{bf16, 0.2}
+                    : name == "f16"  ? Type{f16, 0.03}
+                                     : Type{f64, 1e-5};
+  Rotation rotation{std::size_t(size.side)};
+  rotation.w = bench::rounded_to_bf16(rotation.w);
+  const Values values =
+      bench::rounded_to_bf16(bench::random_floats(std::size_t(size.rows * size.side), 9));
+  const auto upload = [&](const Values& from, std::int64_t rows) {
+    return astype(array<float>(from, {rows, size.side}), type.dtype);
+  };
+  const auto check = close_to(rotation.after(values, bench::kSmallChained), type.tolerance);
+  Work work = bench::queued(
+      [f = jit([](Array x, Array w) { return chained(x, w, bench::kSmallChained); }),
+       x = upload(values, size.rows), w = upload(rotation.w, size.side)] { return f(x, w); },
+      [check](const Array& y) { return check(astype(y, f32)); });
+  work.parts = bench::kSmallChained;
+  return work;
 }
 
 // ----------------------------------------------------------------------- bound by memory, jitted
@@ -214,6 +243,38 @@ Work psum_row() {
       });
 }
 
+// Squared distances of all pairs of points, written as differences, which nothing should store.
+// Compares four rows.
+Work distances() {
+  const auto points = std::size_t(scaled(bench::kPoints)), width = std::size_t(bench::kCoordinates);
+  const Values a = bench::random_floats(points * width, 1),
+               b = bench::random_floats(points * width, 2);
+  std::vector<std::pair<std::int64_t, Doubles>> want;
+  for (std::size_t part = 0; part < 4; ++part) {
+    const std::size_t row = part * (points - 1) / 3;
+    Doubles of_row(points, 0.0);
+    for (std::size_t c = 0; c < points; ++c)
+      for (std::size_t k = 0; k < width; ++k) {
+        const double apart = double(a[row * width + k]) - b[c * width + k];
+        of_row[c] += apart * apart;
+      }
+    want.push_back({std::int64_t(row), of_row});
+  }
+  auto f =
+      jit([](Array a, Array b) { return sum(square(expand_dims(a, 1) - expand_dims(b, 0)), -1); });
+  return bench::queued([f, a = array<float>(a, {points, width}),
+                        b = array<float>(b, {points, width})] { return f(a, b); },
+                       [want](const Array& y) {
+                         for (const auto& [row, of_row] : want) {
+                           const Array got = y[row];
+                           const std::string fault =
+                               bench::difference(got.to_vector<float>(), of_row, 1e-3);
+                           if (!fault.empty()) return "row " + std::to_string(row) + ": " + fault;
+                         }
+                         return std::string();
+                       });
+}
+
 // ------------------------------------------------------------------------------- random numbers
 
 // Times `draw(key, n)` under jit; the key is an argument. `fault(bits, result)` describes what is
@@ -261,6 +322,32 @@ Work random_normal_row() {
                            });
 }
 
+// As many bits as random_bits_row has, kOfKey of each of many keys. Compares those of four keys.
+Work random_bits_of_keys() {
+  const auto keys = std::size_t(scaled(bench::kKeys));
+  std::vector<std::uint32_t> words;
+  for (const float value : bench::random_floats(2 * keys, 11))
+    words.push_back(std::bit_cast<std::uint32_t>(value));
+  auto f = jit([](Array words) {
+    return vmap([](Array key) { return random::bits(key, {bench::kOfKey}); })(
+        extend::random_wrap(words));
+  });
+  return bench::queued(
+      [f, x = array<std::uint32_t>(words, {keys, 2})] { return f(x); },
+      [words, keys](const Array& drawn) -> std::string {
+        for (std::size_t part = 0; part < 4; ++part) {
+          const std::size_t key = part * (keys - 1) / 3;
+          const Array of_key = drawn[std::int64_t(key)];
+          const auto got = of_key.to_vector<std::uint32_t>();
+          for (std::uint32_t k = 0; k < got.size(); ++k)
+            if (got[k] != bench::threefry_bits(words[2 * key], words[2 * key + 1], k))
+              return "number " + std::to_string(k) + " of key " + std::to_string(key) + " is " +
+                     std::to_string(got[k]);
+        }
+        return {};
+      });
+}
+
 // ----------------------------------------------------------------------------------- attention
 
 // A row's work with this value of SHMAP_ATTENTION_KERNEL, which is read at each call that is not a
@@ -274,16 +361,15 @@ Work by_kernel(const char* kernel, const std::function<Work()>& make) {
   return work;
 }
 
-// Attention in bf16, written as a user would. Compares four rows of the first head.
-Work attention() {
-  const bench::AttentionSize size = bench::attention_size();
+// Attention of halves, written as a user would. Compares four rows of the first head.
+Work attention(const bench::AttentionSize& size, DType dtype) {
   const auto rows = std::size_t(size.rows), depth = std::size_t(size.depth);
   const Shape shape{std::size_t(size.batch), std::size_t(size.heads), rows, depth};
   const std::size_t items = std::size_t(size.batch * size.heads) * rows * depth;
   const auto draw = [&](std::uint64_t seed) {
     return bench::rounded_to_bf16(bench::random_floats(items, seed));
   };
-  const Values q = draw(5), k = draw(6), v = draw(7);
+  const Values q = draw(5), k = draw(6), v = draw(7);  // f16 has these values but for 2⁻²⁵
   const double scale = 1 / std::sqrt(double(depth));
   std::vector<std::pair<std::int64_t, Doubles>> want;
   for (std::size_t part = 0; part < 4; ++part) {
@@ -302,7 +388,7 @@ Work attention() {
     want.push_back({std::int64_t(row), result});
   }
   const auto upload = [&](const Values& values) {
-    return astype(array<float>(values, shape), bf16);
+    return astype(array<float>(values, shape), dtype);
   };
   auto f = jit([scale = float(scale)](Array q, Array k, Array v) {
     const Array scores = einsum("bhqd,bhkd->bhqk", q, k) * scale;
@@ -457,6 +543,16 @@ std::vector<Row> all_rows() {
   const bench::Units drawn{.bytes = 4.0 * double(scaled(bench::kRandoms))};
   rows.push_back({"random_bits_16m", drawn, random_bits_row});
   rows.push_back({"random_normal_16m", drawn, random_normal_row});
+  rows.push_back({"random_bits_of_keys",
+                  {.bytes = 4.0 * double(scaled(bench::kKeys) * bench::kOfKey)},
+                  random_bits_of_keys});
+  const auto points = double(scaled(bench::kPoints));
+  rows.push_back(
+      {"distances_2000", {.flops = 3 * points * points * bench::kCoordinates}, distances});
+  for (const bench::SmallProduct& size : bench::small_products())
+    rows.push_back({size.name(),
+                    {.flops = 2.0 * double(size.rows * size.side * size.side)},
+                    [size] { return small_products(size); }});
   // Attention has two products forward and five backward, and half as many flops if half is masked.
   // Kernels: the library's choice, its own, its own by wgmma, which is forward alone, cuDNN's, and
   // cuDNN's with additions in any order, which torch and JAX allow.
@@ -472,11 +568,20 @@ std::vector<Row> all_rows() {
                         return by_kernel(kernel, make);
                       }});
     };
-    if (std::string(kernel) != "cudnn_unordered") add("attention", forward, attention);
+    if (std::string(kernel) != "cudnn_unordered")
+      add("attention", forward, [] { return attention(bench::attention_size(), bf16); });
     if (std::string(kernel) == "own_wgmma") continue;
     add("attention_grad", products, [] { return attention_grad(false); });
     add("attention_causal_grad", products / 2, [] { return attention_grad(true); });
   }
+  for (const bench::AttentionRow& row : bench::attention_rows())
+    for (const auto& [name, kernel] : kKernels)
+      if (std::string(kernel) != "cudnn_unordered")
+        rows.push_back({row.name() + name, {.flops = row.size().flops()}, [row, kernel = kernel] {
+                          return by_kernel(kernel, [row] {
+                            return attention(row.size(), row.is_f16 ? f16 : bf16);
+                          });
+                        }});
   for (const bool on_one : {false, true}) {
     const std::string end = on_one ? "_on_one" : "";
     rows.push_back({"transformer" + end, {.flops = layer::kForwardFlops}, [on_one] {

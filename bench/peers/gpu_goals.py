@@ -1,7 +1,8 @@
 """The comparisons on one GPU; `goals.py` says how to read them."""
 
 from goals import Comparison
-from gpu_sizes import MATRIX_ROWS, ODD, RINGS, SQUARE, product_name
+from gpu_sizes import (ATTENTIONS, MATRIX_ROWS, ODD, RINGS, SMALL, SQUARE, attention_name, product_name,
+                       small_name)
 
 
 def gpu_comparisons():
@@ -14,6 +15,8 @@ def gpu_comparisons():
     compare("eager_op", "torch, Python", [("torch", "eager_op")], 2)
     compare("eager_op", "JAX eager", [("jax", "eager_op")])
     compare("eager_op:host", "of the host alone", [])
+    compare("eager_op:host", "an empty launch", [("floor", "launch:host")], added=True)
+    compare("eager_op:host", "torch, Python", [("torch", "eager_op:host")])
 
     compare("replay_line:host", "a bound, of the host alone", [], 4)
     compare("replay_line:host", "empty kernels, raw graph", [("floor", "replay_line:host")])
@@ -50,6 +53,16 @@ def gpu_comparisons():
     for row in ("random_bits_16m", "random_normal_16m"):
         compare(row, "the arithmetic alone", [("floor", row)], 0.85)
         compare(row, "JAX jit", [("jax", row)])
+    compare("random_bits_of_keys", "as many of one key", [("gpu", "random_bits_16m")])
+    compare("random_bits_of_keys", "JAX jit", [("jax", "random_bits_of_keys")])
+    compare("distances_2000", "torch.compile", [("torch", "distances_2000:compiled")])
+    compare("distances_2000", "torch, eager", [("torch", "distances_2000:eager")])
+    compare("distances_2000", "JAX jit", [("jax", "distances_2000")])
+    # The time of a product in a chain. cuBLASLt is called as the library calls it for larger ones.
+    for size in SMALL:
+        name = small_name(*size)
+        compare(name, "cuBLASLt, called here", [("gpu_large", name)], ours=("gpu_alone", name))
+        compare(name, "torch CUDA graph", [("torch", name)], ours=("gpu_alone", name))
 
     for devices, rows in RINGS:
         name = f"cm_{devices}_{rows}"
@@ -78,6 +91,15 @@ def gpu_comparisons():
     for row in ("attention", "attention_grad", "attention_causal_grad"):
         compare(row, "the own kernels", [("gpu", f"{row}:own")])
         compare(row, "cuDNN, called here", [("gpu", f"{row}:cudnn")])
+
+    for dtype, _, length in ATTENTIONS:
+        name = attention_name(dtype, length)
+        compare(name, "torch SDPA", [("torch", name)])
+        compare(name, "JAX", [("jax", name)])
+        for kernel in ("own", "own_wgmma"):
+            compare(f"{name}:{kernel}", "torch SDPA", [("torch", name)])
+        compare(f"{name}:own_wgmma", "the other own kernel", [("gpu", f"{name}:own")])
+        compare(f"{name}:own_wgmma", "cuDNN, called here", [("gpu", f"{name}:cudnn")])
 
     # Over eight virtual devices, and on one device, as the peers run it.
     for row in ("transformer", "transformer_grad"):

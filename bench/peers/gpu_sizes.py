@@ -22,10 +22,27 @@ COLUMNS = 4096
 CHAINED, BRANCHES, SIDE = 100, 8, 64  # of the replays: products of SIDE × SIDE matrices
 RANDOMS = 16 << 20  # bits, and normals
 ATTENTION = (4, 16, 4096, 128)  # batch, heads, sequence, d
+ATTENTIONS = [("bf16", 16, 1024), ("bf16", 8, 2048), ("bf16", 4, 4096), ("bf16", 2, 8192),
+              ("bf16", 16, 1000), ("bf16", 4, 4095), ("bf16", 2, 8191), ("f16", 16, 1000),
+              ("f16", 4, 4096)]  # dtype, batch, sequence; 16 heads, d = 128
+SMALL = [("f32", 64, 64), ("f32", 128, 128), ("f32", 256, 256), ("f32", 16, 512),
+         ("bf16", 64, 64), ("bf16", 128, 128), ("f16", 64, 64), ("f64", 64, 64),
+         ("f64", 128, 128)]  # dtype, rows, side
+SMALL_CHAINED = 50
+KEYS, OF_KEY = 1 << 20, 16  # of bits of many keys
+POINTS, COORDINATES = 2000, 64  # of distances
 
 
 def product_name(m, k, n):
     return f"matmul_{m}x{k}x{n}"
+
+
+def attention_name(dtype, rows):
+    return f"attention_{dtype}_{rows}"
+
+
+def small_name(dtype, rows, side):
+    return f"small_{dtype}_{rows}x{side}"
 
 
 def sampled_rows(n):

@@ -105,6 +105,14 @@ def matrix_function(f, n):
     return queued(jax.jit(f), (x, *more), lambda y: close(rows_of(y), want, 2e-5))
 
 
+def distances():
+    """Squared distances of all pairs of points, written as differences."""
+    a, b = (random(seed, sizes.scaled(sizes.POINTS), sizes.COORDINATES) for seed in (1, 2))
+    f = lambda a, b, np_=jnp: np_.square(a[:, None] - b[None]).sum(-1)  # noqa: E731
+    want = f(rows_of(a), np.asarray(b, np.float64), np)
+    return queued(jax.jit(f), (a, b), lambda y: close(rows_of(y), want, 1e-3))
+
+
 # --------------------------------------------------------------------------------- random numbers
 
 
@@ -134,6 +142,15 @@ def random_bits(n):
     return queued(f, (jnp.asarray(words),), check)
 
 
+def random_bits_of_keys(n):
+    words = np.random.default_rng(11).integers(0, 1 << 32, (n, 2), np.uint32)
+    draw = lambda words: jax.random.bits(jax.random.wrap_key_data(words), (sizes.OF_KEY,), jnp.uint32)  # noqa: E731
+    keys = np.array(sizes.sampled_rows(n))
+    want = np.stack([threefry_bits(words[k], np.arange(sizes.OF_KEY, dtype=np.uint32)) for k in keys])
+    return queued(jax.jit(jax.vmap(draw)), (jnp.asarray(words),),
+                  lambda drawn: "" if np.array_equal(drawn[keys], want) else "other bits")
+
+
 def random_normals(n):
     """Normals are checked by their inverse: erf(normal / sqrt(2)) is the uniform that gave them."""
     words = np.array([0, 42], np.uint32)
@@ -152,10 +169,9 @@ def random_normals(n):
 # ------------------------------------------------------------------------------ attention, a layer
 
 
-def attention():
-    batch, heads, length, d = sizes.ATTENTION
+def attention(batch, heads, length, d, dtype=jnp.bfloat16):
     length = sizes.scaled(length)
-    q, k, v = (random(s, batch, length, heads, d).astype(jnp.bfloat16) for s in (5, 6, 7))
+    q, k, v = (random(s, batch, length, heads, d).astype(dtype) for s in (5, 6, 7))
     how = "cudnn" if jax.default_backend() == "gpu" else "xla"
     f = jax.jit(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation=how))
     q0, k0, v0 = (np.asarray(a[0, :, 0], np.float64) for a in (q, k, v))
@@ -199,13 +215,18 @@ def transformer_grad():
 
 
 def factories():
-    rows = {"eager_op": eager_op, "attention": attention,
+    rows = {"eager_op": eager_op, "attention": lambda: attention(*sizes.ATTENTION),
+            "distances_2000": distances,
             "attention_grad": lambda: attention_grad(False),
             "attention_causal_grad": lambda: attention_grad(True), "transformer": transformer,
             "transformer_grad": transformer_grad, "replay_line": lambda: replay(1),
             "replay_branches": lambda: replay(sizes.BRANCHES),
             "random_bits_16m": lambda: random_bits(sizes.scaled(sizes.RANDOMS)),
-            "random_normal_16m": lambda: random_normals(sizes.scaled(sizes.RANDOMS))}
+            "random_normal_16m": lambda: random_normals(sizes.scaled(sizes.RANDOMS)),
+            "random_bits_of_keys": lambda: random_bits_of_keys(sizes.scaled(sizes.KEYS))}
+    for dtype, batch, length in sizes.ATTENTIONS:
+        rows[sizes.attention_name(dtype, length)] = lambda d=dtype, b=batch, n=length: attention(
+            b, 16, n, 128, {"bf16": jnp.bfloat16, "f16": jnp.float16}[d])
     for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):
         for n in sizes.MATRIX_ROWS:
             rows[f"{name}_{n}"] = lambda f=f, n=n: matrix_function(f, n)

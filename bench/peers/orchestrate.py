@@ -230,6 +230,8 @@ def gpu_programs(options):
     out = [
         Program("gpu", [str(bin_ / "gpu_bench"), "--serve"], one, fresh=True),
         Program("gpu_alone", [str(bin_ / "gpu_bench"), "--serve"], alone, fresh=True),
+        Program("gpu_large", [str(bin_ / "gpu_bench"), "--serve"],
+                {**alone, "SHMAP_SMALL_PRODUCTS": "0"}, fresh=True),
         Program("gpu_matmul", [str(bin_ / "gpu_matmul_bench"), "--serve"], one, fresh=True),
         Program("gpu_matmul_alone", [str(bin_ / "gpu_matmul_bench"), "--serve"], alone, fresh=True),
         Program("gpu_matmul_spaces", [str(bin_ / "gpu_matmul_bench"), "--serve"], spaces, fresh=True),

@@ -45,14 +45,33 @@ def queued(call, check):
     return Row(check=lambda: check(last[0]), time_batch=time_batch)
 
 
+def host_time(call, check):
+    """The time until a call returns. The wait for each result is outside of that time."""
+    last = []
+
+    def time_batch(n):
+        last.clear()
+        seconds, result = 0.0, None
+        for _ in range(n):
+            del result
+            start = time.perf_counter()
+            result = call()
+            seconds += time.perf_counter() - start
+            synchronize()
+        last[:] = [result]
+        return seconds
+
+    return Row(check=lambda: check(last[0]), time_batch=time_batch, max_calls=64)
+
+
 def rows_of(x):
     return x[sizes.sampled_rows(x.shape[0])]
 
 
-def eager_op():
+def eager_op(timed):
     x, y = random(1024), random(1024)
     want = x.double() + y.double()
-    return queued(lambda: x + y, lambda z: difference(z, want, 1e-6))
+    return timed(lambda: x + y, lambda z: difference(z, want, 1e-6))
 
 
 # ---------------------------------------------------------------------------------------- replays
@@ -62,21 +81,19 @@ def rotation(n):
     return torch.linalg.qr(torch.randn(n, n, dtype=torch.float64, device=DEVICE))[0].float()
 
 
-def chained(x, w):
-    for _ in range(sizes.CHAINED):
+def chained(x, w, n):
+    for _ in range(n):
         x = x @ w
     return x
 
 
-def replay(branches):
-    """A captured graph of lines of products, each on a stream of its own."""
-    w = rotation(sizes.SIDE)
-    lines = [random(sizes.SIDE, sizes.SIDE) for _ in range(branches)]
-    want = [chained(x.double(), w.double()) for x in lines]
+def replay(lines, w, n, tolerance):
+    """A captured graph of lines of n products, each on a stream of its own."""
+    want = [chained(x.double(), w.double(), n) for x in lines]
     streams = [torch.cuda.Stream() for _ in lines]
     for stream in streams:  # the libraries' handles, before the capture
         with torch.cuda.stream(stream):
-            chained(lines[0], w)
+            chained(lines[0], w, n)
     synchronize()
     graph, results = torch.cuda.CUDAGraph(), []
     with torch.cuda.graph(graph):
@@ -84,15 +101,33 @@ def replay(branches):
         for stream, x in zip(streams, lines):
             stream.wait_stream(capturing)
             with torch.cuda.stream(stream):
-                results.append(chained(x, w))
+                results.append(chained(x, w, n))
         for stream in streams:
             capturing.wait_stream(stream)
 
     def check(_, kept=(lines, w)):  # the graph reads them by address
-        faults = [difference(got, right, 1e-3) for got, right in zip(results, want)]
+        faults = [difference(got, right, tolerance) for got, right in zip(results, want)]
         return next((fault for fault in faults if fault), "")
 
     return queued(graph.replay, check)
+
+
+def replayed_lines(branches):
+    lines = [random(sizes.SIDE, sizes.SIDE) for _ in range(branches)]
+    return replay(lines, rotation(sizes.SIDE), sizes.CHAINED, 1e-3)
+
+
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16,
+          "f64": torch.float64}
+CHAIN_TOLERANCES = {"f32": 1e-3, "bf16": 0.2, "f16": 0.03, "f64": 1e-5}
+
+
+def small_products(dtype, rows, side):
+    """A graph of a chain of small products: the time of a product."""
+    w, x = (a.bfloat16().to(DTYPES[dtype]) for a in (rotation(side), random(rows, side)))
+    row = replay([x], w, sizes.SMALL_CHAINED, CHAIN_TOLERANCES[dtype])
+    row.parts = sizes.SMALL_CHAINED
+    return row
 
 
 # --------------------------------------------------------------------------------------- products
@@ -121,12 +156,24 @@ def matrix_function(f, n, compiled, scale=False):
     return queued(lambda: g(x, *more), lambda y: difference(rows_of(y), want, 2e-5))
 
 
+def distances(compiled):
+    """Squared distances of all pairs of points, written as differences."""
+    a, b = (random(sizes.scaled(sizes.POINTS), sizes.COORDINATES) for _ in range(2))
+
+    def f(a, b):
+        return torch.square(a[:, None] - b[None]).sum(-1)
+
+    want = f(rows_of(a).double(), b.double())
+    g = torch.compile(f, dynamic=False) if compiled else f
+    return queued(lambda: g(a, b), lambda y: difference(rows_of(y), want, 1e-3))
+
+
 # ------------------------------------------------------------------------------ attention, a layer
 
 
-def attention():
-    shape = [*sizes.ATTENTION[:2], sizes.scaled(sizes.ATTENTION[2]), sizes.ATTENTION[3]]
-    q, k, v = (random(*shape).bfloat16() for _ in range(3))
+def attention(batch, heads, length, depth, dtype=torch.bfloat16):
+    shape = batch, heads, sizes.scaled(length), depth
+    q, k, v = (random(*shape).to(dtype) for _ in range(3))
     f = torch.nn.functional.scaled_dot_product_attention
     want = f(q[:1, :1].double(), k[:1, :1].double(), v[:1, :1].double())
     # Attention weights average over many random values, so that results are small.
@@ -205,14 +252,22 @@ def transformer_grad(compiled):
 
 
 def factories():
-    rows = {"eager_op": eager_op, "attention": attention,
+    rows = {"eager_op": lambda: eager_op(queued), "eager_op:host": lambda: eager_op(host_time),
+            "attention": lambda: attention(*sizes.ATTENTION),
             "attention_grad": lambda: attention_grad(False),
             "attention_causal_grad": lambda: attention_grad(True),
-            "replay_line": lambda: replay(1), "replay_branches": lambda: replay(sizes.BRANCHES)}
+            "replay_line": lambda: replayed_lines(1),
+            "replay_branches": lambda: replayed_lines(sizes.BRANCHES)}
+    for dtype, batch, length in sizes.ATTENTIONS:
+        rows[sizes.attention_name(dtype, length)] = lambda d=DTYPES[dtype], b=batch, n=length: attention(
+            b, 16, n, 128, d)
+    for size in sizes.SMALL:
+        rows[sizes.small_name(*size)] = lambda s=size: small_products(*s)
     for size in sizes.SQUARE + sizes.ODD:
         rows[sizes.product_name(*size)] = lambda s=size: product(*s)
     for how in ("eager", "compiled"):
         compiled = how == "compiled"
+        rows[f"distances_2000:{how}"] = lambda c=compiled: distances(c)
         rows[f"transformer:{how}"] = lambda c=compiled: transformer(c)
         rows[f"transformer_grad:{how}"] = lambda c=compiled: transformer_grad(c)
         for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):

@@ -49,6 +49,26 @@ std::vector<RingProduct> ring_products() {
 
 AttentionSize attention_size() { return {4, 16, scaled(4096), 128}; }
 
+std::string AttentionRow::name() const {
+  return (is_f16 ? "attention_f16_" : "attention_bf16_") + std::to_string(rows);
+}
+
+std::vector<AttentionRow> attention_rows() {
+  return {{false, 16, 1024}, {false, 8, 2048},  {false, 4, 4096},
+          {false, 2, 8192},  {false, 16, 1000}, {false, 4, 4095},
+          {false, 2, 8191},  {true, 16, 1000},  {true, 4, 4096}};
+}
+
+std::string SmallProduct::name() const {
+  return std::string("small_") + dtype + "_" + std::to_string(rows) + "x" + std::to_string(side);
+}
+
+std::vector<SmallProduct> small_products() {
+  return {{"f32", 64, 64},  {"f32", 128, 128}, {"f32", 256, 256},
+          {"f32", 16, 512}, {"bf16", 64, 64},  {"bf16", 128, 128},
+          {"f16", 64, 64},  {"f64", 64, 64},   {"f64", 128, 128}};
+}
+
 std::vector<std::int64_t> matrix_rows() { return {4096, 8192, 16384}; }
 
 }  // namespace shmap::bench

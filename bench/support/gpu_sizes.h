@@ -50,10 +50,32 @@ struct AttentionSize {
 };
 AttentionSize attention_size();  // 4, 16, 4096, 128; the rows scaled
 
+// The forward pass in other sizes and dtypes: 16 heads of depth 128, 16384 rows of q or fewer in
+// all.
+struct AttentionRow {
+  bool is_f16;  // else bf16
+  std::int64_t batch, rows;
+  std::string name() const;  // "attention_bf16_1024", unscaled
+  AttentionSize size() const { return {batch, 16, scaled(rows), 128}; }
+};
+std::vector<AttentionRow> attention_rows();  // 1024 to 8192, and three that no tile size divides
+
+// A chain of kSmallChained products of `rows` × `side` by `side` × `side`, small enough for the
+// library's own kernel.
+struct SmallProduct {
+  const char* dtype;  // "f32"
+  std::int64_t rows, side;
+  std::string name() const;  // "small_f32_64x64": dtype, rows, side
+};
+std::vector<SmallProduct> small_products();
+
 constexpr std::int64_t kSummands = 8, kSummandFloats = std::int64_t{16} << 20;  // psum, 64 MB each
 constexpr std::int64_t kRandoms = std::int64_t{16} << 20;                       // of bits, and of
                                                                                 // normals
 constexpr std::uint32_t kRandomKey[2] = {0, 42};                                // the key of both
-constexpr int kChained = 100, kBranches = 8;                                    // in the replays
+constexpr std::int64_t kKeys = std::int64_t{1} << 20, kOfKey = 16;  // of bits of many keys
+constexpr std::int64_t kPoints = 2000, kCoordinates = 64;           // of distances, of each side
+constexpr int kChained = 100, kBranches = 8;                        // in the replays
+constexpr int kSmallChained = 50;                                   // in the small products
 
 }  // namespace shmap::bench
