@@ -106,6 +106,9 @@ def gpu_comparisons():
         for name, program in ((row, "gpu"), (f"{row}_on_one", "gpu_alone")):
             compare(name, "JAX jit", [("jax", row)], 1, 1.3, (program, name))
             compare(name, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3, (program, name))
+        # A row of its own: it is compiled once more.
+        compare(f"{row}_on_one:graphs", "torch.compile, CUDA graphs", [("torch", f"{row}:graphs")],
+                ours=("gpu_alone", f"{row}_on_one"))
     for size in ODD:
         product(size, 1.03)
     for n in MATRIX_ROWS[1:]:

@@ -225,14 +225,21 @@ def layer_arguments():
     return [random(*shape) * factor for shape, factor in zip(shapes, factors)]
 
 
-def transformer(compiled):
+def prepared(f, how):
+    """f as it is, compiled, or compiled to CUDA graphs, which spare the host the launches."""
+    if how == "eager":
+        return f
+    return torch.compile(f, dynamic=False, mode="reduce-overhead" if how == "graphs" else None)
+
+
+def transformer(how):
     args = layer_arguments()
     want = layer(*(a.double() for a in args))
-    f = torch.compile(layer, dynamic=False) if compiled else layer
+    f = prepared(layer, how)
     return queued(lambda: f(*args), lambda y: difference(y, want, 1e-4))
 
 
-def transformer_grad(compiled):
+def transformer_grad(how):
     """The gradient of the output, weighed by random numbers, with respect to weights and input."""
     args, mask = layer_arguments(), random(B, S, E)
 
@@ -242,7 +249,7 @@ def transformer_grad(compiled):
             return torch.autograd.grad(f(mask, *args), args)
 
     want = gradient(layer_loss, [a.double() for a in args], mask.double())
-    f = torch.compile(layer_loss, dynamic=False) if compiled else layer_loss
+    f = prepared(layer_loss, how)
 
     def check(got):
         faults = [difference(g, w, 1e-4 * float(w.abs().max())) for g, w in zip(got, want)]
@@ -265,11 +272,12 @@ def factories():
         rows[sizes.small_name(*size)] = lambda s=size: small_products(*s)
     for size in sizes.SQUARE + sizes.ODD:
         rows[sizes.product_name(*size)] = lambda s=size: product(*s)
+    for how in ("eager", "compiled", "graphs"):
+        rows[f"transformer:{how}"] = lambda how=how: transformer(how)
+        rows[f"transformer_grad:{how}"] = lambda how=how: transformer_grad(how)
     for how in ("eager", "compiled"):
         compiled = how == "compiled"
         rows[f"distances_2000:{how}"] = lambda c=compiled: distances(c)
-        rows[f"transformer:{how}"] = lambda c=compiled: transformer(c)
-        rows[f"transformer_grad:{how}"] = lambda c=compiled: transformer_grad(c)
         for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):
             for n in sizes.MATRIX_ROWS:
                 rows[f"{name}_{n}:{how}"] = lambda f=f, n=n, c=compiled: matrix_function(
