@@ -9,6 +9,7 @@ order reversed every other time; a ratio is taken of each round's pair, and its 
 import argparse
 import dataclasses
 import datetime
+import fnmatch
 import functools
 import json
 import math
@@ -588,7 +589,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with bin/")
-    parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
+    parser.add_argument("--rows", help="comma-separated names, in which * is any text")
     parser.add_argument("--gpu", action="store_true", help="the rows on one GPU, in place of CPUs'")
     parser.add_argument("--rounds", type=rounds, default=15)
     parser.add_argument("--ms", type=float, help="milliseconds a round: 100, on a GPU 15")
@@ -618,9 +619,8 @@ def main():
     chosen = names
     if options.rows:
         wanted = options.rows.split(",")
-        matches = lambda n, w: n.startswith(w[:-1]) if w.endswith("*") else n == w  # noqa: E731
-        chosen = [n for n in names if any(matches(n, w) for w in wanted)]
-        unknown = [w for w in wanted if not any(matches(n, w) for n in names)]
+        chosen = [n for n in names if any(fnmatch.fnmatchcase(n, w) for w in wanted)]
+        unknown = [w for w in wanted if not fnmatch.filter(names, w)]
         if unknown:
             sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
 
