@@ -206,42 +206,55 @@ Take take_of(int64_t run) {
   }
 }
 
-// True if slices begin at 4-byte words of a line whose indices, and whose extent, from which
-// negative indices count, fit in 32 bits.
-bool begin_at_words(const Gather& g, const Plan& p) {
-  const int64_t dim = g.dims.start_index_map[0];
+// True if the slices' positions along the dim of an entry of the index vectors are whole units of
+// so many bytes, and these positions, and the extent from which negative indices count, fit in 32
+// bits.
+bool begin_at_units(const Gather& g, const Plan& p, std::size_t entry, int64_t unit) {
+  const int64_t dim = g.dims.start_index_map[entry];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
-  return stride % 4 == 0 && last >= 0 && last <= INT32_MAX / std::max<int64_t>(1, stride) &&
+  return stride % unit == 0 && last >= 0 && last <= INT32_MAX / std::max<int64_t>(1, stride) &&
          p.from_end[dim] <= INT32_MAX;
 }
+bool begin_at_words(const Gather& g, const Plan& p) { return begin_at_units(g, p, 0, 4); }
 bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
   return g.itemsize == 4 && lines.run == 4 && begin_at_words(g, p);
 }
 
-// Computes, for slices [begin, begin + count), count <= kPlaces, the index of the word in a line at
-// which the slice begins, or -1 if the slice is filled.
+// Computes, for slices [begin, begin + count), count <= kPlaces, the position along the dim of an
+// entry of the index vectors, in units of so many bytes, or -1 if the slice is filled. `add`: adds
+// it to what `at` has, where -1 stays.
 constexpr int64_t kPlaces = 512;
-void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, std::int32_t* at) {
+void place_units(const Gather& g, const Plan& p, std::size_t entry, int64_t unit, int64_t begin,
+                 int64_t count, std::int32_t* at, bool add) {
   static const WordPlacesFn place = word_places_kernel();
   std::int32_t narrow[kPlaces];
-  const int64_t dim = g.dims.start_index_map[0];
+  const int64_t dim = g.dims.start_index_map[entry];
+  const int64_t first = begin * p.index_size + static_cast<int64_t>(entry);
   const std::int32_t* indices = narrow;
+  int64_t stride = p.index_size;
   if (g.index_dtype == i32) {
-    indices = static_cast<const std::int32_t*>(g.indices) + begin;
+    indices = static_cast<const std::int32_t*>(g.indices) + first;
   } else {  // an index beyond 32 bits is out of bounds, as its nearest 32-bit number is
-    const auto* const from = static_cast<const int64_t*>(g.indices) + begin;
+    const auto* const from = static_cast<const int64_t*>(g.indices) + first;
     for (int64_t k = 0; k < count; ++k)
-      narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
+      narrow[k] =
+          static_cast<std::int32_t>(std::clamp<int64_t>(from[k * stride], INT32_MIN, INT32_MAX));
+    stride = 1;
   }
-  place(indices, count, g.mode, static_cast<std::int32_t>(p.from_end[dim]),
+  place(indices, stride, count, g.mode, static_cast<std::int32_t>(p.from_end[dim]),
         static_cast<std::int32_t>(p.last_start[dim]),
-        static_cast<std::int32_t>(p.operand_stride[dim] / 4), at);
+        static_cast<std::int32_t>(p.operand_stride[dim] / unit), at, add);
+}
+void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, std::int32_t* at) {
+  place_units(g, p, 0, 4, begin, count, at, false);
 }
 
 // Uses scalar loads: vector gathers took a third longer (measured on Ice Lake, with a table larger
-// than the second-level cache).
-void take_words(const std::uint32_t* table, const std::int32_t* at, int64_t count,
-                std::uint32_t fill, std::uint32_t* out) {
+// than the second-level cache). A function of its own, since the loop takes 1.3 times as long where
+// it happens to begin at the end of a cache line of code.
+[[gnu::noinline, gnu::aligned(64)]] void take_words(const std::uint32_t* table,
+                                                    const std::int32_t* at, int64_t count,
+                                                    std::uint32_t fill, std::uint32_t* out) {
   for (int64_t k = 0; k < count; ++k) out[k] = at[k] < 0 ? fill : table[at[k]];
 }
 
@@ -294,13 +307,52 @@ bool as_runs(const Gather& g, const Plan& p) {
          p.batch.out_stride[p.batch.rank - 1] == p.window.run;
 }
 
+// Adds to each of `count` offsets where in the operand the slices from `begin` on begin, or makes
+// it -1 if the slice is filled.
+template <class T>
+void add_starts(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
+  for (int64_t k = 0; k < count; ++k) {
+    bool inside = true;
+    for (int64_t e = 0; e < p.index_size; ++e) {
+      const int64_t dim = g.dims.start_index_map[static_cast<std::size_t>(e)];
+      int64_t start = read_index<T>(g.indices, (begin + k) * p.index_size + e);
+      start += start < 0 ? p.from_end[dim] : 0;
+      if (g.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
+      inside &= g.mode != IndexMode::fill_or_drop || (start >= 0 && start <= p.last_start[dim]);
+      offsets[k] += inside ? start * p.operand_stride[dim] : 0;
+    }
+    if (!inside) offsets[k] = -1;
+  }
+}
+
+// Does the same an entry of the index vectors at a time; only if the positions of all entries
+// together fit in 32 bits.
+void add_units(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
+  std::int32_t at[kPlaces];
+  for (std::size_t e = 0; e < static_cast<std::size_t>(p.index_size); ++e)
+    place_units(g, p, e, g.itemsize, begin, count, at, e > 0);
+  for (int64_t k = 0; k < count; ++k)
+    offsets[k] = at[k] < 0 ? -1 : offsets[k] + int64_t{at[k]} * g.itemsize;
+}
+bool can_add_units(const Gather& g, const Plan& p) {
+  int64_t most = 0;  // bytes
+  for (std::size_t e = 0; e < static_cast<std::size_t>(p.index_size); ++e) {
+    if (!begin_at_units(g, p, e, g.itemsize)) return false;
+    const int64_t dim = g.dims.start_index_map[e];
+    most += p.last_start[dim] * p.operand_stride[dim];
+  }
+  return p.index_size > 0 && most <= INT32_MAX;
+}
+
 // Gathers slices [begin, end), a stretch of the batch's last dim at a time. For each stretch,
 // computes the offsets first and then copies.
-template <class T>
 void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 512;
+  constexpr int64_t kBlock = kPlaces;
   int64_t offsets[kBlock];
   const Take take_block = take_of(p.window.run);
+  const auto add = can_add_units(g, p)    ? add_units
+                   : g.index_dtype == i32 ? add_starts<std::int32_t>
+                                          : add_starts<int64_t>;
   const int last = p.batch.rank - 1;
   int64_t step[kMaxRank] = {};  // bytes in the operand per step along each dim of the batch
   for (std::size_t i = 0; i < g.dims.operand_batching_dims.size(); ++i)
@@ -315,19 +367,8 @@ void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
       if (d == last) in_last = index;
     }
     const int64_t count = std::min({kBlock, end - b, p.batch.extent[last] - in_last});
-    for (int64_t k = 0; k < count; ++k) {
-      int64_t offset = src + k * step[last];
-      bool inside = true;
-      for (int64_t e = 0; e < p.index_size; ++e) {
-        const int64_t dim = g.dims.start_index_map[static_cast<std::size_t>(e)];
-        int64_t start = read_index<T>(g.indices, (b + k) * p.index_size + e);
-        start += start < 0 ? p.from_end[dim] : 0;
-        if (g.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
-        inside &= g.mode != IndexMode::fill_or_drop || (start >= 0 && start <= p.last_start[dim]);
-        offset += inside ? start * p.operand_stride[dim] : 0;
-      }
-      offsets[k] = inside ? offset : -1;
-    }
+    for (int64_t k = 0; k < count; ++k) offsets[k] = src + k * step[last];
+    add(g, p, b, count, offsets);
     take_block(g, static_cast<char*>(g.out) + dst, static_cast<const char*>(g.operand),
                p.window.run, offsets, count);
     b += count;
@@ -336,10 +377,7 @@ void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
 
 void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   if (begin >= end || p.window.bytes == 0) return;
-  if (as_runs(g, p)) {
-    return g.index_dtype == i32 ? take_runs<std::int32_t>(g, p, begin, end)
-                                : take_runs<int64_t>(g, p, begin, end);
-  }
+  if (as_runs(g, p)) return take_runs(g, p, begin, end);
   const ReadIndex read = index_reader(g.index_dtype);
   for (int64_t b = begin; b < end; ++b) {
     int64_t index[kMaxRank];
