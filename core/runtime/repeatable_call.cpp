@@ -18,49 +18,51 @@ struct Taken {
   const detail::MeshImpl* mesh = nullptr;
   std::uint64_t way = 0, first = 0;
 };
-// What the calls have taken that this thread is in: the entries of the innermost call are behind
-// those of the calls around it, and begin at `begin`. Outside of all calls nothing is noted.
-struct Taking {
-  static constexpr std::size_t kNoCall = ~std::size_t{0};
-  std::vector<Taken> entries;
-  std::size_t begin = kNoCall;
-
-  static Taking& here() {
-    static thread_local Taking taking;
-    return taking;
-  }
-  Taken* find(std::size_t from, std::size_t to, const detail::MeshImpl& mesh, std::uint64_t way) {
-    for (std::size_t i = from; i < to; ++i)
-      if (entries[i].mesh == &mesh && entries[i].way == way) return &entries[i];
-    return nullptr;
-  }
+// The calls that this thread is in: the entries of the innermost one are behind those of the calls
+// around it, and begin at `begin`. Outside of all calls nothing is noted.
+constexpr std::size_t kNoCall = ~std::size_t{0};
+struct Calls {
+  std::size_t begin = kNoCall, end = 0;
 };
+// Apart from the entries, because most calls take no numbers, and a vector must be destroyed.
+constinit thread_local Calls calls_here;
+std::vector<Taken>& taken_numbers() {
+  static thread_local std::vector<Taken> all;
+  return all;
+}
+
+Taken* find_taken(std::size_t from, std::size_t to, const detail::MeshImpl& mesh,
+                  std::uint64_t way) {
+  std::vector<Taken>& all = taken_numbers();
+  for (std::size_t i = from; i < to; ++i)
+    if (all[i].mesh == &mesh && all[i].way == way) return &all[i];
+  return nullptr;
+}
 
 }  // namespace
 
 RepeatableCall::RepeatableCall() noexcept
-    : begin_(Taking::here().entries.size()), outer_(std::exchange(Taking::here().begin, begin_)) {}
+    : begin_(calls_here.end), outer_(std::exchange(calls_here.begin, begin_)) {}
 
 // What this call has taken, the call around it has taken too.
 RepeatableCall::~RepeatableCall() {
-  Taking& taking = Taking::here();
+  Calls& here = calls_here;
+  here.begin = outer_;
+  if (here.end == begin_) return;
+  std::vector<Taken>& all = taken_numbers();
   std::size_t kept = begin_;
-  if (outer_ != Taking::kNoCall) {
-    for (std::size_t i = begin_; i < taking.entries.size(); ++i) {
-      const Taken taken = taking.entries[i];
-      if (taking.find(outer_, begin_, *taken.mesh, taken.way) == nullptr)
-        taking.entries[kept++] = taken;
-    }
+  for (std::size_t i = begin_; i < here.end && outer_ != kNoCall; ++i) {
+    const Taken taken = all[i];
+    if (find_taken(outer_, begin_, *taken.mesh, taken.way) == nullptr) all[kept++] = taken;
   }
-  taking.entries.resize(kept);
-  taking.begin = outer_;
+  all.resize(kept);
+  here.end = kept;
 }
 
 void RepeatableCall::ran_out(const char* why) noexcept {
-  Taking& taking = Taking::here();
   Processes& job = *Processes::joined();
-  for (std::size_t i = begin_; i < taking.entries.size(); ++i) {
-    const Taken& taken = taking.entries[i];
+  for (std::size_t i = begin_; i < calls_here.end; ++i) {
+    const Taken taken = taken_numbers()[i];
     const detail::MeshImpl& mesh = *taken.mesh;
     try {
       std::vector<int> others = mesh.processes();
@@ -78,19 +80,22 @@ void RepeatableCall::ran_out(const char* why) noexcept {
 }
 
 std::uint64_t* note_taking(const detail::MeshImpl& mesh, std::uint64_t way) {
-  Taking& taking = Taking::here();
-  if (taking.begin == Taking::kNoCall) return nullptr;
-  if (taking.find(taking.begin, taking.entries.size(), mesh, way) != nullptr) return nullptr;
-  return &taking.entries.emplace_back(Taken{&mesh, way, 0}).first;
+  Calls& here = calls_here;
+  if (here.begin == kNoCall || find_taken(here.begin, here.end, mesh, way) != nullptr)
+    return nullptr;
+  Taken& taken = taken_numbers().emplace_back(Taken{&mesh, way, 0});
+  ++here.end;
+  return &taken.first;
 }
 
 void note_given_back(const detail::MeshImpl& mesh, std::uint64_t way,
                      std::uint64_t first) noexcept {
-  Taking& taking = Taking::here();
-  if (taking.begin == Taking::kNoCall) return;
-  const Taken* const taken = taking.find(taking.begin, taking.entries.size(), mesh, way);
-  if (taken != nullptr && taken->first == first)
-    taking.entries.erase(taking.entries.begin() + (taken - taking.entries.data()));
+  Calls& here = calls_here;
+  if (here.begin == kNoCall) return;
+  const Taken* const taken = find_taken(here.begin, here.end, mesh, way);
+  if (taken == nullptr || taken->first != first) return;
+  taken_numbers().erase(taken_numbers().begin() + (taken - taken_numbers().data()));
+  --here.end;
 }
 
 }  // namespace shmap
