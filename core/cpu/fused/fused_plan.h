@@ -84,13 +84,13 @@ struct FusedDraw {
 };
 
 struct FusedStepList {
-  std::int64_t rows, cols;
-  std::int64_t tile_rows;    // whole rows in a tile; 1 where there are blocks of columns
-  std::int64_t block_cols;   // columns in a block
-  std::int64_t blocks;       // blocks in a row
-  std::int64_t units;        // units of work that threads share: tiles, or blocks of columns where
+  std::int64_t rows = 0, cols = 0;
+  std::int64_t tile_rows = 0;   // whole rows in a tile; 1 where there are blocks of columns
+  std::int64_t block_cols = 0;  // columns in a block
+  std::int64_t blocks = 0;      // blocks in a row
+  std::int64_t units = 0;    // units of work that threads share: tiles, or blocks of columns where
                              // `split`
-  bool split;                // threads may share the blocks of one row
+  bool split = false;        // threads may share the blocks of one row
   std::int64_t scratch = 0;  // bytes
   std::vector<FusedStep> prologue;          // runs once a call: values of columns, and scalars
   std::vector<std::int64_t> prologue_size;  // number of elements of each
