@@ -28,16 +28,17 @@ class BodyPlans final : public ControlState {
   Plan* plan_of(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
     const auto it = plans_.find(&jaxpr);
     if (it == plans_.end()) return nullptr;
-    std::unique_ptr<Plan>& plan = it->second;
-    const std::lock_guard lock(mutex_);
-    if (!plan) {
+    Body& body = it->second;
+    std::call_once(body.once, [&] {
       JaxprRef planned = run_passes(jaxpr, {mesh});
       const ProgramMark mark = make_program_mark(mesh, *planned);
-      plan = std::make_unique<Plan>(&mesh, std::move(planned), std::vector<Array>(), mark,
-                                    run_control);
+      auto plan = std::make_unique<Plan>(&mesh, std::move(planned), std::vector<Array>(), mark,
+                                         run_control);
+      const std::lock_guard lock(mutex_);
       in_order_.push_back(plan.get());
-    }
-    return plan.get();
+      body.plan = std::move(plan);
+    });
+    return body.plan.get();
   }
 
   std::string text() const override {
@@ -55,9 +56,13 @@ class BodyPlans final : public ControlState {
     }
   }
 
+  struct Body {
+    std::once_flag once;
+    std::unique_ptr<Plan> plan;
+  };
+  std::map<const Jaxpr*, Body> plans_;
   mutable std::mutex mutex_;
-  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans_;
-  std::vector<const Plan*> in_order_;  // in the order of their first runs
+  std::vector<const Plan*> in_order_;  // in the order of their first runs; under mutex_
 };
 
 // Interprets an equation on blocks; each program inside of it runs as a plan.
