@@ -323,8 +323,6 @@ TEST(ExtendPrimitive, ItsImplMayWaitForACallOfTheFunctionThatRunsIt) {
   }
 }
 
-// Functions that cannot be called as the rule requires are accepted, and reported when they are
-// needed.
 // Programs that an impl traces at each call have no plans under jit, which would outlive them.
 TEST(ExtendPrimitive, ItsImplMayEvaluateProgramsThatItTraces) {
   extend::Primitive p("three_programs");
@@ -346,6 +344,8 @@ TEST(ExtendPrimitive, ItsImplMayEvaluateProgramsThatItTraces) {
   EXPECT_EQ(text.find("  plan on"), std::string::npos) << text;
 }
 
+// Functions that cannot be called as the rule requires are accepted, and reported when they are
+// needed.
 TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
   extend::Primitive p("p");
   p.def_abstract_eval([](ShapedArray a) { return a; })

@@ -319,7 +319,8 @@ TEST_F(ProcessFaults, OneWithoutMemory) {
 
 // What device_put is given is compared once for each call that has placed it.
 TEST_F(ProcessFaults, OneWithoutMemoryForWhatItPlaces) {
-  if (!devices().starts_with("cpu")) GTEST_SKIP() << "one GPU a process: nothing is copied";
+  if (!devices().starts_with("cpu"))
+    GTEST_SKIP() << "each process has one GPU, and device_put copies nothing between devices";
   other_devices = "cpu:2/2";
   const Outcome o = job_without_fault("again_put", 2);
   other_devices.clear();
